@@ -117,6 +117,11 @@ class Results:
             except sqlite3.DatabaseError as error:
                 if "locked" in str(error):
                     raise
+                if read_only and isinstance(error, sqlite3.OperationalError):
+                    raise E1905.error(
+                        f"cannot read '{path}': {error}",
+                        help="SQLite keeps a file of 32 KB beside it to read it; make room there, or copy it elsewhere",
+                    ) from None
                 raise E1905.error(f"'{path}' is no file of results: {error}") from None
             if found > VERSION and ("cells",) in tables:
                 message = f"'{path}' has format {found}; this version of etir reads format {VERSION}"

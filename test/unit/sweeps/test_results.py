@@ -80,6 +80,17 @@ def test_a_newer_file(tmp_path: Path, version: int, text: str) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_file_beside_which_nothing_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    with Results(path) as results:
+        _add(results, "a")
+        (tmp_path / "copy.sqlite").write_bytes(path.read_bytes())
+        (tmp_path / "copy.sqlite-wal").write_bytes((tmp_path / "r.sqlite-wal").read_bytes())
+    (tmp_path / "copy.sqlite-shm").symlink_to(tmp_path / "none" / "x")
+    with pytest.raises(EtirError, match="E1905.*cannot read .*\n.*make room there"):
+        Results(tmp_path / "copy.sqlite", read_only=True)
+
+
 # --- a disk that is full ----------------------------------------------------------------------------------------------
 
 
