@@ -72,7 +72,7 @@ def shipped(functions: Iterable[str], depends: Iterable[str], folder: str, store
             help=f"{LARGEST >> 20} MB go to the nodes with a sweep; install larger packages there, and here",
         )
     chosen = sorted(files)
-    key = digest_of_files(chosen)
+    key = digest_of([list(map(str, chosen)), digest_of_files(chosen)])
     if not store.path(key, SUFFIX).is_file():
         store.write(key, _packed(chosen), SUFFIX)
     return Shipment(key, paths, tuple(tops))

@@ -63,6 +63,8 @@ def test_what_goes_with_a_plan(tmp_path: Path) -> None:
     assert others and all("etir_testing" in path.parts for path in others)
     assert str(folder) in found.roots and found.paths[-1] == str(folder)
     assert shipped(["json:loads"], [], str(folder), store).key == ""
+    labels = (folder / "data" / "labels.txt").rename(folder / "data" / "words.txt")
+    assert shipped(FUNCTIONS, [str(labels)], str(folder), store).key != found.key  # The same bytes by another name.
 
 
 def test_a_node_with_the_same_files_uses_them(tmp_path: Path) -> None:
