@@ -8,18 +8,22 @@ An entry names the calls that it is about, what becomes of them, and why; all th
     {"narrowed": ["self", "other"], "why": "computed in the type of the tensor of rank 0"}
     {"values": "NaN", "why": "the largest value is another than PyTorch's, which is NaN"}
     {"values": "a shift that is negative or not below the width of the type", "counts": "other", "why": "..."}
+    {"values": "...", "centered": "input", "below": {"normalized_shape": 256}, "why": "..."}
 
 ``dtypes`` are constraints of :mod:`etir.targets.rules`, on numbers too (``"beta": "is(0, 0.0)"``), ``ranks`` the least
 and greatest rank of arguments, ``empty`` arguments without elements. ``narrowed`` are arguments of which one of rank 0
 has a wider type than those that have dims, in whose type PyTorch computes. ``effect`` is ``wrong`` (the default) or
 ``abort``: the process ends. What depends on ``values`` is known at run time only: the link check lets it pass, and the
 reference of kernels says it. ``counts`` names an argument that is right from 0 to below the width of the result's type:
-`decompose-aten` keeps the call where the compiler knows that it is. ``python -m etir.tools.probe.hostile`` finds what
-to write here.
+`decompose-aten` keeps the call where the compiler knows that it is. ``centered`` names one whose elements have to lie
+around 0, among those that the kernel takes a mean of: `decompose-aten` subtracts their mean before. ``below`` are lists
+of sizes and the number of elements from which the call is right. ``python -m etir.tools.probe.hostile`` finds what to
+write here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -28,7 +32,7 @@ from etir.targets.dtypes import can_cast, promote_all
 from etir.targets.errors import E0602
 from etir.targets.rules import Call, Constraint, Shape, parse_constraint
 
-_FIELDS = ("dtypes", "ranks", "empty", "narrowed", "values", "counts", "effect", "why")
+_FIELDS = ("dtypes", "ranks", "empty", "narrowed", "values", "counts", "centered", "below", "effect", "why")
 _EFFECTS = {"wrong": "wrong result", "abort": "ends the process"}
 EFFECTS = tuple(_EFFECTS.values())
 """What the reasons begin with for which a call is refused."""
@@ -46,6 +50,8 @@ class Wrong:
     narrowed: tuple[str, ...] = ()
     values: str = ""
     counts: str = ""
+    centered: str = ""
+    below: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @staticmethod
     def parse(entry: Mapping[str, Any]) -> Wrong:
@@ -64,6 +70,8 @@ class Wrong:
             tuple(entry.get("narrowed", ())),
             entry.get("values", ""),
             entry.get("counts", ""),
+            entry.get("centered", ""),
+            cast("Mapping[str, int]", entry.get("below", {})),
         )
 
     def holds(self, call: Call, ranks: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[Shape]]) -> bool:
@@ -77,6 +85,13 @@ class Wrong:
             return False
         return all(any(0 in shape for shape in shapes.get(name, ())) for name in self.empty)
 
+    def wants_center(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call is right for elements around 0 only; sizes that are not known may be small."""
+        return bool(self.centered) and all(
+            not all(isinstance(n, int) for n in arguments[name]) or math.prod(arguments[name]) < count
+            for name, count in self.below.items()
+        )
+
     @property
     def text(self) -> str:
         """The entry in words, for the reference."""
@@ -87,6 +102,7 @@ class Wrong:
         about += [f"{name} empty" for name in self.empty]
         about += [f"one of {', '.join(self.narrowed)} of rank 0 and a wider type"] if self.narrowed else []
         about += [self.values] if self.values else []
+        about += [f"fewer than {count} elements in {name}" for name, count in self.below.items()]
         return f"{self.effect} for {', '.join(about)} ({self.why})"
 
 

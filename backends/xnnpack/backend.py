@@ -56,7 +56,7 @@ class XnnpackBackend(Backend):
     def preserved_ops(self, options: Any) -> Sequence[PreservedOp]:
         from etir.backends.xnnpack.support import preserved_ops
 
-        return preserved_ops()
+        return preserved_ops(layer_norms=options.layer_norms)
 
     def decline(self, partition: PartitionSummary, options: Any) -> str | None:
         from etir.backends.xnnpack.support import VIEWS

@@ -438,6 +438,6 @@ def float_rows(*, layer_norms: bool = False, enable_bf16: bool = False) -> tuple
     )
 
 
-def preserved_ops() -> tuple[PreservedOp, ...]:
-    """What decomposition preserves."""
-    return tuple(PreservedOp(name) for name in PRESERVED)
+def preserved_ops(*, layer_norms: bool = False) -> tuple[PreservedOp, ...]:
+    """What decomposition preserves; layer norms, which a delegate computes around their mean, where it claims them."""
+    return tuple(PreservedOp(name) for name in (*PRESERVED, *([LAYER_NORM] if layer_norms else [])))

@@ -36,6 +36,8 @@ SPELLED_OUT = ("quantized_decomposed.", "torchao.")
 them in patterns that are seen after the edge level only (`decompose-preserved` decomposes what is left then).
 """
 
+CENTERED = "centered"
+"""The attribute of a normalization whose input had its mean subtracted (``families/centered.py``)."""
 PAIRS = (QUANTIZE, DEQUANTIZE, DEQUANTIZE_PER_CHANNEL)
 READS_INTEGERS = "etir::int8_weight_linear.out"
 GROUPED = ("quantized_decomposed.dequantize_per_channel_group.default", "torchao.dequantize_affine.default")
@@ -170,6 +172,8 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
     if not entry.resizes_output and any(not isinstance(d, int) for r in op.results for d in _dims(r)):
         return False
     if not all(_is_below_width(given[wrong.counts], op) for wrong in entry.wrong if wrong.counts):
+        return False
+    if CENTERED not in op.attributes and any(wrong.wants_center(given) for wrong in entry.wrong):
         return False
     others: dict[str, Any] = {name: value for name, value in given.items() if _is_plain(value)}
     return entry.check(dtypes, ranks=ranks, others=others, shapes=shapes) is None

@@ -247,3 +247,58 @@ def test_powers_of_integers_by_integers(dtype: torch.dtype) -> None:
     agree(torch.pow, x, exponents)
     agree(lambda n: torch.pow(3, n), exponents)
     agree(lambda x: torch.pow(x, torch.tensor([2, 5], dtype=x.dtype)), x)
+
+
+NORMS: dict[str, Callable[[Any], Any]] = {
+    "layer": lambda x: torch.nn.functional.layer_norm(x, (6,)),
+    "layer, two dims": lambda x: torch.native_layer_norm(x, (4, 6), None, None, 1e-5)[0],
+    "group": lambda x: torch.nn.functional.group_norm(x, 2, torch.arange(4.0).to(x.dtype)),
+    "instance": lambda x: torch.nn.functional.instance_norm(x),
+    "batch": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_a_large_mean(name: str) -> None:
+    """The kernels' variance is a difference of squares: NaN, or three times too large. Eager is 2e-3 from float64."""
+    x = 1e4 + torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
+    x[0] -= 2e4
+    batch, channels = torch.export.Dim("batch", min=2, max=9), torch.export.Dim("channels", min=2, max=9)
+    dims = {0: batch} if name in ("group", "layer, two dims") else {0: batch, 1: channels}
+    exact = NORMS[name](x.double())
+    for shapes in (None, ((dims,),)):
+        program = torch.export.export(Applied(NORMS[name]), (x,), dynamic_shapes=shapes)
+        (results,) = stock(etir.compile(program, target="executorch").buffer, [(x,)]).outputs
+        torch.testing.assert_close(results[0].double(), exact, rtol=1e-4, atol=2e-5)
+
+
+def test_long_rows_are_left_to_the_kernel() -> None:
+    """It sums rows of 256 elements and more in pieces, with their own means."""
+    x = 1e4 + torch.randn(3, 256, generator=torch.Generator().manual_seed(0))
+    for length, kernels in ((255, {"mean", "add", "native_layer_norm"}), (256, {"native_layer_norm"})):
+        program = torch.export.export(
+            Applied(lambda x: torch.nn.functional.layer_norm(x, x.shape[1:])), (x[:, :length],)
+        )
+        file = etir.compile(program, target="executorch")
+        assert {name.split("::")[1].split(".")[0] for name in file.report().methods[0].operators} == kernels
+        (results,) = stock(file.buffer, [(x[:, :length],)]).outputs
+        exact = torch.nn.functional.layer_norm(x[:, :length].double(), (length,))
+        torch.testing.assert_close(results[0].double(), exact, rtol=0, atol=5e-3)
+
+
+def test_statistics_of_norms_of_a_large_mean() -> None:
+    """The mean that the operators give is that of the input itself."""
+    x = 1e4 + torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
+    for function in (
+        lambda x: torch.native_layer_norm(x, (6,), None, None, 1e-5)[1],
+        lambda x: torch.native_group_norm(x, None, None, 3, 4, 6, 2, 1e-5)[1],
+        lambda x: torch.ops.aten._native_batch_norm_legit.no_stats(x, None, None, True, 0.1, 1e-5)[1],
+    ):
+        program = torch.export.export(Applied(function), (x,))
+        (results,) = stock(etir.compile(program, target="executorch").buffer, [(x,)]).outputs
+        torch.testing.assert_close(results[0], function(x), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("slope", [float("inf"), -float("inf"), 0.5])
+def test_leaky_relu_of_any_slope(slope: float) -> None:
+    agree(lambda x: torch.nn.functional.leaky_relu(x, slope), torch.tensor([-2.0, -0.0, 0.0, 3.0, float("nan")]))

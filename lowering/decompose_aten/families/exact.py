@@ -6,6 +6,7 @@ the operators stay.
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from xdsl.ir import Attribute, SSAValue
@@ -76,6 +77,14 @@ def limits_of_one_type(b: Builder, x: SSAValue, low: SSAValue | None, high: SSAV
         return b.notify_match_failure("all operands have one type")
     limits = [None if t is None else b.cast(t, common) for t in (low, high)]
     return b(aten.clamp.Tensor, b.cast(x, common), *limits)
+
+
+@decomposition(aten.leaky_relu.default)
+def leaky_relu_of_infinite_slope(b: Builder, x: SSAValue, slope: float) -> SSAValue | None:
+    """``where(x > 0, x, x * slope)``, which is NaN for 0"""
+    if math.isfinite(slope):
+        return b.notify_match_failure("its slope is finite")
+    return b(aten.where.self, b.gt(x, 0), x, b.mul(x, slope))
 
 
 # --- integers ---------------------------------------------------------------------------------------------------------
