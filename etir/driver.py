@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 from xdsl.dialects.builtin import ModuleOp
 
 from etir.backends.api.fallback import FallbackPolicy, LeftToKernels
+from etir.backends.api.memory import PlansOnly
 from etir.backends.api.registry import backend_dialects, parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.et.origin import remove_origins
@@ -21,6 +22,7 @@ from etir.dialects.text import print_module
 from etir.emit.to_pte import EmitOptions, emit_program
 from etir.lowering.errors import E0402
 from etir.lowering.import_fx import import_program, unpacked
+from etir.memory_bound import keeping, within_bound
 from etir.options import CompileKeywords, CompileOptions, compile_options
 from etir.passes.delegation.attributes import is_marked
 from etir.passes.delegation.report import DelegationReport
@@ -75,10 +77,30 @@ def _compile(
     dump_dir: str | Path | None,
     recording: Recorder | None,
 ) -> Program:
+    if not keeping(chosen):
+        return _run(program, chosen, constant_methods, dump_dir, recording)
+
+    def planner(options: CompileOptions, plans: PlansOnly | None) -> Program:
+        watched = (dump_dir, recording) if plans is None else (None, None)
+        return _run(program, options, constant_methods, *watched, plans)
+
+    return within_bound(chosen, planner)
+
+
+def _run(
+    program: Source,
+    chosen: CompileOptions,
+    constant_methods: Mapping[str, object] | None,
+    dump_dir: str | Path | None,
+    recording: Recorder | None,
+    plans: PlansOnly | None = None,
+) -> Program:
     nodes = None if recording is None or isinstance(program, ModuleOp) else _node_names()
     module = module_of(program, chosen, constant_methods, nodes)
     ctx = EtContext(dialects=backend_dialects())
     ctx.attachments.set(FallbackPolicy, FallbackPolicy(chosen.fallback == "refuse"))
+    if plans is not None:
+        ctx.attachments.set(PlansOnly, plans)
     if isinstance(program, ModuleOp):
         verify_text(ctx, module, chosen)
     found = remaining_stages(module, chosen)

@@ -38,6 +38,8 @@ class PartitionOptions:
     """Operators that stay on the target's kernels: ``aten.add.Tensor``."""
     min_ops: int = 1
     """A partition of fewer operators is left to the next backend."""
+    leave: tuple[str, ...] = ()
+    """Partitions that are left to the next backend, by their names in the report: ``forward_native_0``."""
     split: bool = False
     """Make a partition of its own of every part that is not connected to the rest."""
     own_state: bool = False

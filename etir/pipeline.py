@@ -168,6 +168,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
                 backend=o.delegates,
                 exclude=p.exclude,
                 min_ops=p.min_ops,
+                leave=p.leave,
                 split=p.split,
                 own_state=p.own_state,
                 share_state=shares,

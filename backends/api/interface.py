@@ -299,6 +299,12 @@ class Backend(ABC):
         """
         return None
 
+    def keeps_memory(self, options: Any) -> bool:
+        """Whether a program may need no more planned and temporary memory with the backend's delegates than without:
+        partitions are left to the kernels until that is so.
+        """
+        return False
+
     # --- what it makes of it ----------------------------------------------------------------------------------------
 
     def dialect(self) -> Dialect | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Dialect, Operation
@@ -28,13 +28,15 @@ class NativeOptions:
     """``cc`` is the compiler (zig, clang, gcc or a path; empty takes the first that is there), ``cpus`` the processors
     that code is made for (empty: all of the host's family). ``linked`` makes C of code and weights for the one
     processor that is named, which a client's build links (``et-compile --native-c``); the file then has neither.
-    ``tune`` measures schedules: ``host``, or a file that keeps them.
+    ``tune`` measures schedules: ``host``, or a file that keeps them. ``arena`` says whether a program may need more
+    memory than without the delegate (``free``), or what would need more is left to the kernels (``kernels``).
     """
 
     cc: str = ""
     cpus: tuple[str, ...] = ()
     linked: bool = False
     tune: str = ""
+    arena: Literal["free", "kernels"] = "free"
 
 
 class NativeBackend(Backend):
@@ -69,6 +71,10 @@ class NativeBackend(Backend):
             return None
         return f"no product and fewer than {WORTH} operators, which the kernels do as well"
 
+    def keeps_memory(self, options: NativeOptions) -> bool:
+        """With ``arena=kernels``."""
+        return options.arena == "kernels"
+
     def dialect(self) -> Dialect | None:
         """Groups of operators."""
         from etir.backends.native.dialect import NATIVE
@@ -83,15 +89,15 @@ class NativeBackend(Backend):
         return (NATIVE, TILE)
 
     def legalize(self, outlined: Outlined, options: NativeOptions) -> None:
-        """Pass ``native-group``, and which images have borders. Linked code has all of them: its weights are in flash,
-        and parts of images are code, which is there, too.
+        """Pass ``native-group``, and what code does without to save memory. Linked code has all of it: its weights are
+        in flash, and parts of images are code, which is there, too.
         """
-        from etir.backends.native.borders import choose_borders
         from etir.backends.native.passes.native_group import group_operators
+        from etir.backends.native.savings import choose_savings
 
         group_operators(outlined.func)
         if not options.linked:
-            choose_borders(outlined, options.cpus)
+            choose_savings(outlined, options.cpus)
 
     def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:
         """Code for every processor; C of what a client's build links.

@@ -12,6 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
+from etir.backends.api.memory import PlansOnly
 from etir.backends.native.blob import IS_BOUND, Constant, NativeBlob, Variant, bound, said, write_blob
 from etir.backends.native.cc import Compiler, Objects, compiler, shared_objects
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
@@ -19,7 +20,7 @@ from etir.backends.native.dims import dims
 from etir.backends.native.errors import E1170, E1174
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.groups import ungroup
-from etir.backends.native.image import flat_image
+from etir.backends.native.image import Image, flat_image
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.lowering import constant_name, lower_function
 from etir.backends.native.packing import groups_of, packed
@@ -37,7 +38,7 @@ from etir.backends.native.print_c import ENTRY, CSource, print_c, weights_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.native.tune import Tuner, tuner
-from etir.backends.native.workspace import plan_both
+from etir.backends.native.workspace import Planned, plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.text import source_location
@@ -115,6 +116,8 @@ def _compiled(
     kernels = kernels_of(outlined)
     planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
+    if outlined.ctx.attachments.get(PlansOnly) is not None:
+        return _artifact(outlined, func, kernels, planned, (), frame)
     shapes = readable_shapes(outlined)
     sources: list[CSource] = []
     looked_at: dict[tuple[Attribute | None, ...], None] = {}
@@ -129,14 +132,25 @@ def _compiled(
         measured.save()
     objects = shared_objects([source.text for source in sources], chosen, using, made)
     images = [with_places(flat_image(elf, ENTRY), source.places) for elf, source in zip(objects, sources, strict=True)]
+    return _artifact(outlined, func, kernels, planned, [*zip(chosen, images, strict=True)], frame)
+
+
+def _artifact(
+    outlined: Outlined,
+    func: FuncOp,
+    kernels: LoweredFunction,
+    planned: Planned,
+    images: Sequence[tuple[Cpu, Image]],
+    frame: Frame,
+) -> Artifact:
+    """The blob of a planned function with its images; the frame keeps where its outputs are."""
+    arena = planned.arena
     weights, named, constants = _weights(outlined, weights_of(func))
     fallback = kernels.artifact()
     inputs = len(outlined.func.body.block.args)
     arguments = tuple(said(shape_of(arg)) for arg in func.body.block.args)
     sizes = [size for _, size in weights]
-    variants = [
-        Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in zip(chosen, images, strict=True)
-    ]
+    variants = [Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in images]
     workspace = planned.workspace
     if workspace is not None:
         frame.keep(outlined.name, workspace.outputs)
@@ -280,4 +294,4 @@ def kernels_of(outlined: Outlined) -> LoweredFunction:
             # By symbol, since that is what the blob's table of constants has; a module's name for it may differ.
             weight = symbols[op.symbol.root_reference.data]
             weight.attributes |= {"external": StringAttr("native"), "fqn": op.symbol.root_reference}
-    return LoweredFunction(Outlined(outlined.ctx, module, func, symbols))
+    return LoweredFunction(Outlined(outlined.ctx, module, func, symbols), within=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, IntegerType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 
 OUTPUTS = "native.outputs"
@@ -19,6 +19,15 @@ PLACES = "native.places"
 
 CUT = "native.cut"
 """Of an outlined function: the bytes from which on images have no border where their readers can do without."""
+SAVES = "native.saves"
+"""Of an outlined function and of that of ``tile``: what code does without, by name (``savings.py``)."""
+
+
+def saved(func: FuncOp) -> tuple[str, ...]:
+    """What the code of a function does without."""
+    found = func.attributes.get(SAVES)
+    names = found.data if isinstance(found, ArrayAttr) else ()
+    return tuple(name.data for name in names if isinstance(name, StringAttr))
 
 
 def tile_functions(module: ModuleOp) -> Iterator[FuncOp]:

@@ -2,8 +2,9 @@
 
 The code of a function and its program for the kernels have memory of different shapes, but one call, whose inputs and
 outputs are at one place. So the one is planned first, together with inputs and outputs, and the other around the places
-that these have then; the better of the two orders counts. As a rule it is the program for the kernels that needs more,
-and as much as the whole method would without the delegate.
+that these have then. Where both orders cost more than the larger of the two needs by itself, the two are planned as one
+program after the other, in which inputs and outputs live twice and have one place. The best of the three counts. As a
+rule it is the program for the kernels that needs more, and as much as the whole method would without the delegate.
 
 Where one of the two still reads an input while the other has begun to write an output there, that output stays apart.
 """
@@ -17,6 +18,7 @@ from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.frame import Around
 from etir.backends.native.functions import outputs_of, places_of
+from etir.backends.native.joint import joint_plan
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, extent_of
@@ -44,6 +46,12 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
         return _planned(func, kernels, first.around)
     second = _in_turn(func, free, lambda at: _code(func, at), lambda at: _kernels(kernels, at))
     found = [turn for turn in (first, second) if turn is not None]
+    least = max((turn.first for turn in found), default=0)
+    if found and min(turn.total for turn in found) > least:
+        joint = joint_plan(func, kernels, free)
+        total = max(joint.code, joint.kernels) + _outside(func, free, joint.around)
+        if total < min(turn.total for turn in found):
+            return Planned(joint.code, joint.write(func, kernels))
     apart: Around = [APART] * len(func.body.block.args)
     return _planned(func, kernels, min(found, key=lambda turn: turn.total).around if found else apart)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
 
 from etir.backends.api.interface import Artifact, Outlined
 from etir.backends.reference.blob import write_blob
@@ -15,10 +16,13 @@ from etir.dialects.et.instructions import InputsOp, ReturnOp
 from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
 from etir.dialects.et.values import BufferOp
 from etir.dialects.et.workspace import APART, WITHIN, Workspace
-from etir.dialects.literals import int_attr
+from etir.dialects.literals import int_attr, ints_attr
 from etir.dialects.sym.ops import DimOp
 from etir.emit.runtime_memory import kernel_temp_rules, runtime_memory
 from etir.emit.to_pte import emit_program
+from etir.passes.analysis.in_place import in_place_kernels
+from etir.passes.analysis.memory_effects import memory_of
+from etir.passes.analysis.planning.problem import Problem
 from etir.passes.analysis.workspaces import callers_of
 from etir.passes.delegation.owned import SHARED
 from etir.passes.infra.manager import run_pipeline
@@ -36,23 +40,28 @@ PASSES = (
     f"drop-unused-indices{{target={TARGET}}},legalize-dim-order{{target={TARGET}}},reinplace-scatter,"
     "commute-transpose-into-matmul,canonicalize,elide-views,cse-symbolic-sizes,dce,"
     f"verify-link{{target={TARGET}}},"
-    "to-out-variant{plan-inputs=false plan-outputs=false},"
-    f"schedule-instructions{{target={TARGET}}}"
+    "to-out-variant{plan-inputs=false plan-outputs=false}"
 )
 """What a function goes through: the pipeline after the edge level, with inputs and outputs in the caller's memory."""
-PLAN = f"plan-memory{{separate-state target={TARGET}}},verify-plan{{target={TARGET}}}"
-PLAN_WITHIN = f"plan-memory{{separate-state target={TARGET} callers}},verify-plan{{target={TARGET}}}"
+ORDER = f"schedule-instructions{{target={TARGET}}}"
+ORDER_WITHIN = f"schedule-instructions{{target={TARGET} callers}}"
+"""The same where inputs and outputs will be in a workspace."""
+VERIFY = f"verify-plan{{target={TARGET}}}"
+PLAN = f"plan-memory{{separate-state target={TARGET}}},{VERIFY}"
+PLAN_WITHIN = f"plan-memory{{separate-state target={TARGET} callers}},{VERIFY}"
 """The same with inputs and outputs in a workspace, where they may be."""
 
 
 class LoweredFunction:
-    """A function at the executable level; :meth:`plan` or :meth:`plan_within`, and then :meth:`artifact`."""
+    """A function at the executable level; :meth:`plan` or :meth:`plan_within`, and then :meth:`artifact`. ``within``
+    says that it will be the latter: what inputs and outputs take then counts when instructions are ordered.
+    """
 
-    def __init__(self, outlined: Outlined):
+    def __init__(self, outlined: Outlined, within: bool = False):
         self.outlined = outlined
         self.module = _program_of(outlined)
         self._is_within = False
-        run_pipeline(EtContext(), self.module, PASSES)
+        run_pipeline(EtContext(), self.module, f"{PASSES},{ORDER_WITHIN if within else ORDER}")
 
     @property
     def method(self) -> MethodOp:
@@ -69,6 +78,56 @@ class LoweredFunction:
         """
         into, out = self._arguments()
         arguments = [*into, *out]
+        self._set_places(arguments, around)
+        run_pipeline(EtContext(), self.module, PLAN_WITHIN)
+        return self._workspace()
+
+    def place_within(self, offsets: Mapping[int, int], size: int) -> Workspace:
+        """As :meth:`plan_within`, with the places of a plan of :meth:`problem_within`, which needs ``size`` bytes."""
+        self.plan_within([None if key in offsets else APART for key in self._argument_keys()])
+        for key, buffer in enumerate(self._buffers()):
+            if key in offsets and buffer.caller is not None:
+                buffer.attributes[WITHIN] = int_attr(offsets[key])
+            elif key in offsets:
+                buffer.place = (1, offsets[key])
+        _, _, *others = (*(self.method.pool_sizes or ()), 0, 0)
+        self.method.pools = ints_attr((0, size, *others[: max(0, len(self.method.pool_sizes or ()) - 2)]))
+        run_pipeline(EtContext(), self.module, VERIFY)
+        return self._workspace()
+
+    def _workspace(self) -> Workspace:
+        """What has been planned."""
+        into, out = self._arguments()
+        arguments = [*into, *out]
+        self._is_within = True
+        places = callers_of(self.method)
+        found = [places.get(buffer) if buffer is not None else None for buffer in arguments]
+        sizes = (*(self.method.pool_sizes or ()), 0, 0)
+        return Workspace(sizes[1], tuple(found[: len(into)]), tuple(found[len(into) :]))
+
+    def problem_within(self, around: Sequence[int | None] | None = None) -> tuple[Problem, list[int | None]]:
+        """What :meth:`plan_within` plans, without states, and the keys of inputs and outputs; None for those apart."""
+        arguments = [buffer for found in self._arguments() for buffer in found]
+        self._set_places(arguments, around)
+        callers = callers_of(self.method)
+        fixed: dict[Operation, tuple[int, int]] = {op: (1, at) for op, at in callers.items() if at is not None}
+        memory = memory_of(
+            EtContext(), self.method, fixed=fixed, in_place=in_place_kernels(TARGET), callers=callers
+        )  # fmt: skip
+        kept = {memory.keys[op] for op in self._buffers() if op.state is not None}
+        problem = memory.problem
+        buffers = [buffer for buffer in problem.buffers if buffer.key not in kept]
+        shares = [share for share in problem.shares if not kept & {share.operand, share.result}]
+        known = {buffer.key for buffer in buffers}
+        return Problem(buffers, shares=shares), [key if key in known else None for key in self._argument_keys()]
+
+    def _argument_keys(self) -> list[int | None]:
+        """The keys of the buffers of inputs and outputs, which are numbered in their order."""
+        numbers: dict[Operation, int] = {op: number for number, op in enumerate(self._buffers())}
+        return [None if buffer is None else numbers[buffer] for found in self._arguments() for buffer in found]
+
+    def _set_places(self, arguments: Sequence[BufferOp | None], around: Sequence[int | None] | None) -> None:
+        """Say of the buffers of inputs and outputs where they may be."""
         for buffer in self._buffers():
             if buffer.caller is not None:
                 buffer.attributes[WITHIN] = int_attr(APART)
@@ -77,12 +136,6 @@ class LoweredFunction:
                 buffer.attributes.pop(WITHIN, None)
                 if place is not None:
                     buffer.attributes[WITHIN] = int_attr(place)
-        run_pipeline(EtContext(), self.module, PLAN_WITHIN)
-        self._is_within = True
-        places = callers_of(self.method)
-        found = [places.get(buffer) if buffer is not None else None for buffer in arguments]
-        sizes = (*(self.method.pool_sizes or ()), 0, 0)
-        return Workspace(sizes[1], tuple(found[: len(into)]), tuple(found[len(into) :]))
 
     @property
     def has_activations(self) -> bool:

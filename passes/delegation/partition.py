@@ -43,6 +43,7 @@ from etir.dialects.et.program import GetWeightOp
 from etir.dialects.sym.ops import DimOp
 from etir.passes.delegation.attributes import (
     delegates_of,
+    function_name,
     partition_of,
     set_delegates,
     set_options,
@@ -69,10 +70,11 @@ class PartitionPass(Pass):
     """Mark the operations that backends claim with the partition they belong to.
 
     ``backend`` names backends in order of preference, with options if need be (``backend="xnnpack{fp16=true}"``);
-    ``exclude`` names operators that stay on the target's kernels; a partition of fewer than ``min-ops`` operators, or
-    one that its backend declines, is left to the next backend; ``split`` makes a partition of its own of every part
-    that is not connected to the rest; ``own-state`` lets a delegate own the mutable buffers that only its partition
-    reads and writes, and with ``share-state`` also those that several methods use in equal partitions, whose delegate
+    ``exclude`` names operators that stay on the target's kernels; a partition of fewer than ``min-ops`` operators, one
+    that its backend declines, or one that ``leave`` names as the report does, is left to the next backend; ``split``
+    makes a partition of its own of every part that is not connected to the rest; ``own-state`` lets a delegate own the
+    mutable buffers that only its partition reads and writes, and with ``share-state`` also those that several methods
+    use in equal partitions, whose delegate
     they then share; ``what-if`` adds to the report what every operator that is not claimed costs.
     """
 
@@ -80,6 +82,7 @@ class PartitionPass(Pass):
     backend: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     min_ops: int = 1
+    leave: tuple[str, ...] = ()
     split: bool = False
     own_state: bool = False
     share_state: bool = False
@@ -177,8 +180,12 @@ class _Method:
         if self.options.what_if:
             self.report.add_what_if(WhatIf(graph, made, groups, claims, delegate))
         for group in groups:
-            made.append(group)
             ops = [graph.ops[i] for i in group]
+            if function_name(self.func.sym_name.data, (delegate.name, self.count)) in self.options.leave:
+                claims.reasons.update(dict.fromkeys(ops, "its partition is to be left to others"))
+                self.count += 1  # names are those of the report without it
+                continue
+            made.append(group)
             owner.update(dict.fromkeys(ops))
             for op in ops:
                 set_partition(op, delegate.name, self.count)

@@ -15,9 +15,10 @@ After::
     et.call "aten::bmm.out"(%p, %v, %y) -> %y
 
 Only calls whose effects are known move, within a block, and never past one that depends on them: what reads or writes a
-tensor, its sizes, or a number that the other writes. Random kernels, checks, delegates and kernels that nobody declared
-stay where they are, and nothing moves past them. A method keeps its order unless the plan gets smaller, so that the
-memory of no program grows.
+tensor, its sizes, or a number that the other writes. Delegates keep their order, since what they hold is not known;
+calls move past those that they do not depend on. Random kernels, checks and kernels that nobody declared stay where
+they are, and nothing moves past them. A method keeps its order unless the plan gets smaller, so that the memory of no
+program grows.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.dialects.et.arguments import count_operands
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.instructions import CallOp
+from etir.dialects.et.instructions import CallOp, DelegateCallOp
 from etir.dialects.et.values import ScalarOp, ViewOp
 from etir.passes.analysis.in_place import InPlaceKernels, in_place_kernels
 from etir.passes.analysis.memory_effects import (
@@ -49,6 +50,7 @@ from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.lower_bound import lower_bound
 from etir.passes.analysis.planning.problem import align_up
 from etir.passes.analysis.scheduling import Run, lower_peak
+from etir.passes.analysis.workspaces import callers_of, workspace_shares
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -58,26 +60,29 @@ from etir.passes.infra.registry import register_pass
 class ScheduleInstructionsPass(Pass):
     """Reorder instructions where that lowers the memory that the plan needs.
 
-    ``target`` is the runtime whose kernels may write results over operands; without one, none does.
+    ``target`` is the runtime whose kernels may write results over operands; without one, none does. ``callers`` counts
+    the caller's memory among the method's, as ``plan-memory`` does.
     """
 
     name = "schedule-instructions"
     target: str = ""
+    callers: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Reorder every method for itself."""
         in_place = in_place_kernels(self.target) if self.target else {}
         for method in [op for op in module.body.block.ops if isinstance(op, MethodOp)]:
-            _Method(ctx, method, in_place).schedule()
+            _Method(ctx, method, in_place, self.callers).schedule()
 
 
 class _Method:
     """One method, and the bytes that its plan needs at least, in the order of its instructions."""
 
-    def __init__(self, ctx: EtContext, method: MethodOp, in_place: InPlaceKernels) -> None:
+    def __init__(self, ctx: EtContext, method: MethodOp, in_place: InPlaceKernels, callers: bool) -> None:
         self.ctx = ctx
         self.method = method
         self.in_place = in_place
+        self.callers = callers_of(method) if callers else {}
         self.places = {op: index for index, op in enumerate(method.instructions)}
 
     def schedule(self) -> None:
@@ -95,7 +100,7 @@ class _Method:
             _put(new, old)
 
     def _memory(self) -> MethodMemory:
-        return memory_of(self.ctx, self.method, in_place=self.in_place)
+        return memory_of(self.ctx, self.method, in_place=self.in_place, callers=self.callers)
 
     def _is_smaller(self, before: MethodMemory) -> bool:
         """Whether the plan of the method as it is now is smaller than that of ``before``."""
@@ -122,6 +127,8 @@ class _Method:
                 yield run
 
     def _is_movable(self, op: Operation) -> bool:
+        if isinstance(op, DelegateCallOp):
+            return True
         if not isinstance(op, CallOp):
             return False
         kernel = op.kernel.data
@@ -160,7 +167,8 @@ class _Method:
             born.append(written_first[number] and not any(begin < first <= end for begin, end in buffer.live))
             dies.append(not any(begin <= last < end for begin, end in buffer.live))
         over: dict[int, list[tuple[int, int]]] = {}
-        for share in possible_shares(self.ctx, ops, keys, self.in_place):
+        shares = possible_shares(self.ctx, ops, keys, self.in_place)
+        for share in (*shares, *workspace_shares(self.method, ops, keys, planned)):
             if share.operand in numbers and share.result in numbers:
                 over.setdefault(share.instruction, []).append((numbers[share.operand], numbers[share.result]))
         return Run(touches, self._dependences(ops), sizes, born, dies, over)
@@ -188,6 +196,9 @@ class _Method:
 
     def _accesses(self, op: Operation) -> tuple[dict[object, None], dict[object, None]]:
         """What an instruction reads and writes: buffers, views that are placed at run time, and numbers."""
+        if isinstance(op, DelegateCallOp):
+            tensors = [thing for value in op.arguments for thing in _views(value)]
+            return {}, dict.fromkeys((DelegateCallOp, *tensors))
         assert isinstance(op, CallOp)
         read: dict[object, None] = {}
         written: dict[object, None] = {}

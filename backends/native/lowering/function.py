@@ -18,7 +18,7 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
-from etir.backends.native.functions import CUT, OUTPUTS
+from etir.backends.native.functions import CUT, OUTPUTS, SAVES, saved
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, memref, row_major
@@ -62,6 +62,7 @@ class Lowering(Memory):
     def __init__(self, func: FuncOp, panel: int):
         self.func, self.panel = func, panel
         self.least_cut = least_cut(func)
+        self.saves_parts = "parts" in saved(func)
         source = func.body.block
         self.returned = cast(ReturnOp, source.last_op)
         types = [memref(shape(v)) for v in (*source.args, *self.returned.arguments)]
@@ -99,6 +100,8 @@ class Lowering(Memory):
         types = [arg.type for arg in self.block.args]
         func = FuncOp(self.func.sym_name.data, (types, []), Region(self.block), visibility="private")
         func.attributes[OUTPUTS] = IntegerAttr(len(self.returned.arguments), i64)
+        if SAVES in self.func.attributes:
+            func.attributes[SAVES] = self.func.attributes[SAVES]
         func.location = self.func.location
         return ModuleOp([func])
 
@@ -154,8 +157,13 @@ class Lowering(Memory):
         return is_cut(op, self.least_cut)
 
     def joined(self, value: SSAValue, as_image: bool = False) -> Place | None:
-        """The part of a tensor that joins ``value`` to others, if nothing else reads it."""
+        """The part of a tensor that joins ``value`` to others, if nothing else reads it, or nothing else joins it
+        where that saves memory.
+        """
         uses = list(value.uses)
+        if self.saves_parts and len(uses) > 1:
+            joins = [use for use in uses if isinstance(use.operation, SchemaOp) and _is_join(use.operation)]
+            uses = joins if not as_image else []
         if len(uses) != 1 or value in self.outputs or not isinstance(uses[0].operation, SchemaOp):
             return None
         join = uses[0].operation
@@ -167,6 +175,8 @@ class Lowering(Memory):
         current = value
         while True:
             users = list(dict.fromkeys(use.operation for use in current.uses))
+            if self.saves_parts and len(users) > 1:
+                users = [op for op in users if isinstance(op, SchemaOp) and operator_of(op) in RESHAPES]
             if len(users) != 1 or not isinstance(users[0], SchemaOp) or operator_of(users[0]) not in RESHAPES:
                 return None
             current = users[0].results[0]
@@ -227,6 +237,10 @@ def body(
         result = made.values[op.results[0]] = ELEMENTWISE[operator_of(op)](made, op)
     region.block.add_op(YieldOp(result))
     return region
+
+
+def _is_join(op: SchemaOp) -> bool:
+    return operator_of(op) in JOINS
 
 
 def least_cut(func: FuncOp) -> int | None:

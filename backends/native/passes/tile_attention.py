@@ -29,7 +29,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from etir.backends.native.functions import tile_functions
+from etir.backends.native.functions import saved, tile_functions
 from etir.backends.native.loop import SLOTS, LoopOp
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
@@ -71,14 +71,15 @@ class _Attention:
 def fuse_attention(func: FuncOp) -> None:
     """Make a loop of every attention in ``func`` whose scores nothing else reads."""
     block = func.body.block
+    scores = 0 if "blocks" in saved(func) else SCORES
     for op in [op for op in block.ops if isinstance(op, SoftmaxOp)]:
-        found = _match(op)
+        found = _match(op, scores)
         if found is not None:
-            _fuse(found)
+            _fuse(found, scores)
     drop_unused(block)
 
 
-def _match(softmax: SoftmaxOp) -> _Attention | None:
+def _match(softmax: SoftmaxOp, least: int) -> _Attention | None:
     dims = shape_of(softmax.x)
     if softmax.log is not None or len(dims) < 3:
         return None
@@ -96,7 +97,7 @@ def _match(softmax: SoftmaxOp) -> _Attention | None:
     while is_read_once(value):
         writer = only_writer(value)
         if isinstance(writer, BrgemmOp) and writer.taps is None:
-            return _Attention(writer, maps[::-1], softmax, values) if _fits(writer, dims) else None
+            return _Attention(writer, maps[::-1], softmax, values) if _fits(writer, dims, least) else None
         if not isinstance(writer, MapOp) or not _same(writer.out, value, dims):
             return None
         sources = [v for v in writer.inputs if isinstance(only_writer(v), (BrgemmOp, MapOp))]
@@ -118,20 +119,20 @@ def _same(one: SSAValue, other: SSAValue, dims: Sequence[int]) -> bool:
     return first is not None and second is not None and first.is_same(second)
 
 
-def _fits(scores: BrgemmOp, dims: Sequence[int]) -> bool:
+def _fits(scores: BrgemmOp, dims: Sequence[int], least: int) -> bool:
     m, n = dims[-2:]
-    return shape_of(scores.c)[-2:] == (m, n) and _block(m, n) * most(n) <= MOST_SCORES and most(m) > 1
+    return shape_of(scores.c)[-2:] == (m, n) and _block(m, n, least) * most(n) <= MOST_SCORES and most(m) > 1
 
 
-def _block(m: int, n: int) -> int:
-    """Rows of a block: all blocks but the last one are equal, and that is hardly lower. A number of rows that is known
-    at run time only is in blocks as high as they may be.
+def _block(m: int, n: int, scores: int) -> int:
+    """Rows of a block of so many scores: all blocks but the last one are equal, and that is hardly lower. A number of
+    rows that is known at run time only is in blocks as high as they may be.
     """
-    high = max(LEAST_ROWS, SCORES // most(n))
+    high = max(LEAST_ROWS, scores // most(n))
     return min(high, most(m)) if isinstance(m, Size) else -(-m // -(-m // high))
 
 
-def _fuse(found: _Attention) -> None:
+def _fuse(found: _Attention, least: int) -> None:
     dims = shape_of(found.softmax.x)
     lead, m, n = dims[:-2], dims[-2], dims[-1]
     scores, values = found.scores, found.values
@@ -147,7 +148,7 @@ def _fuse(found: _Attention) -> None:
     if len(given) < len(by_row) + 3:
         return
     after = found.values
-    block = _block(m, n)
+    block = _block(m, n, least)
     made: list[Operation] = []
     whole_blocks = 0 if most(m) == block and isinstance(m, Size) else m // block
     for start, count, height in ((0, whole_blocks, block), (whole_blocks * block, 1, m - whole_blocks * block)):

@@ -25,7 +25,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from etir.backends.native.elementwise import Body
-from etir.backends.native.functions import tile_functions
+from etir.backends.native.functions import saved, tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
@@ -39,6 +39,8 @@ MOST_ROWS = 8
 """Rows of a product for which its right operand is not worth a copy."""
 MOST_SUMS = 4
 """Rows for which every element of the result is a sum along both operands: each reads the whole right operand."""
+ALL_ROWS, SAVING_SUMS = 1 << 62, 64
+"""The same where memory is to be saved."""
 PANELS = (32, 16, 8, 4)
 """Columns of a panel of a matrix as it lies, where they divide the matrix."""
 
@@ -46,19 +48,20 @@ PANELS = (32, 16, 8, 4)
 def read_as_it_lies(func: FuncOp) -> None:
     """Every product of few rows whose right operand is packed for it alone."""
     block = func.body.block
+    rows, sums = (MOST_ROWS, MOST_SUMS) if "panels" not in saved(func) else (ALL_ROWS, SAVING_SUMS)
     for op in [op for op in block.ops if isinstance(op, BrgemmOp)]:
         pack = only_writer(op.b)
         if op.taps is not None or not isinstance(pack, PackOp) or not is_read_once(op.b):
             continue
         m = shape_of(op.a)[-2]
         source = place_of(pack.source)
-        if not is_known((m, *source.shape, *source.strides, source.offset)) or m > MOST_ROWS:
+        if not is_known((m, *source.shape, *source.strides, source.offset)) or m > rows:
             continue
         if place_of(op.b).shape != shape_of(pack.to):
             continue
         if source.strides[-1] == 1:
             _columns(op, pack, source)
-        elif source.strides[-2] == 1 and m <= MOST_SUMS:
+        elif source.strides[-2] == 1 and m <= sums:
             _sums(op, pack, source)
     drop_unused(block)
 

@@ -34,6 +34,30 @@ def plan_function(func: FuncOp, around: Sequence[int | None] | None = None) -> i
     With ``around``, the arena is a workspace: inputs and outputs get places in it as well, which the attribute
     ``native.places`` of the function lists: the given one, any one for None, and none for ``APART``.
     """
+    func.attributes.pop(PLACES, None)
+    buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
+    arguments = [] if around is None else [*func.body.block.args]
+    if not buffers and not arguments:
+        return 0
+    placed = plan(problem_of(func, around))
+    place_function(func, placed.offsets, len(arguments))
+    return placed.pool_sizes.get(1, 0)
+
+
+def place_function(func: FuncOp, offsets: Mapping[int, int], arguments: int) -> None:
+    """Write the places of buffers, and of so many arguments, down; ``offsets`` has them by the keys of
+    :func:`problem_of`.
+    """
+    buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
+    for key, op in enumerate(buffers):
+        op.properties["at"] = IntegerAttr(offsets[key], i64)
+    if arguments:
+        places = [offsets.get(len(buffers) + number, APART) for number in range(arguments)]
+        func.attributes[PLACES] = DenseArrayBase.from_list(i64, places)
+
+
+def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Problem:
+    """What :func:`plan_function` plans: the buffers, which are keys 0, 1 and so on, and after them the arguments."""
     base: dict[SSAValue, SSAValue] = {}
     live: dict[SSAValue, list[int]] = {}
     arguments = [] if around is None else [*func.body.block.args]
@@ -48,9 +72,6 @@ def plan_function(func: FuncOp, around: Sequence[int | None] | None = None) -> i
                 if operand in base:
                     live.setdefault(base[operand], []).append(number)
     buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
-    func.attributes.pop(PLACES, None)
-    if not buffers and not arguments:
-        return 0
     end = len(func.body.block.ops)
     items = [_buffer(key, op.result, live.get(op.result, [0])) for key, op in enumerate(buffers)]
     inputs = len(arguments) - outputs_of(func) if arguments else 0
@@ -62,13 +83,7 @@ def plan_function(func: FuncOp, around: Sequence[int | None] | None = None) -> i
         at = [-1, *live.get(arg, [])] if number < inputs else [*live.get(arg, []), end]
         items.append(_buffer(len(buffers) + number, arg, at, None if around is None else around[number]))
         lives[arg], keys[arg] = at, len(buffers) + number
-    placed = plan(Problem(items, shares=[*_in_place(func, keys, lives)]))
-    for key, op in enumerate(buffers):
-        op.properties["at"] = IntegerAttr(placed.offsets[key], i64)
-    if arguments:
-        offsets = [placed.offsets.get(len(buffers) + number, APART) for number in range(len(arguments))]
-        func.attributes[PLACES] = DenseArrayBase.from_list(i64, offsets)
-    return placed.pool_sizes.get(1, 0)
+    return Problem(items, shares=[*_in_place(func, keys, lives)])
 
 
 def _buffer(key: int, value: SSAValue, at: Sequence[int], place: int | None = None) -> Buffer:

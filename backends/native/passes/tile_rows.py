@@ -36,7 +36,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.native.cpu import Cpu, cpu
-from etir.backends.native.functions import tile_functions
+from etir.backends.native.functions import saved, tile_functions
 from etir.backends.native.loop import SLOTS, LoopOp
 from etir.backends.native.memory import Memory, cast_of
 from etir.backends.native.print_sizes import is_dynamic
@@ -108,13 +108,14 @@ def fuse_rows(func: FuncOp, target: Cpu) -> None:
     if is_dynamic(func):
         return
     block = func.body.block
+    saves = "rows" in saved(func)
     windows = [op for op in block.ops if isinstance(op, (DepthwiseOp, PoolOp))]
     maps = [op for op in block.ops if isinstance(op, MapOp) and op.inputs]
     for op in (*windows, *maps):
         if op.parent is not block:
             continue
         chain = _match(op)
-        if chain is not None and _is_worth(chain, target) and _is_together(block, chain):
+        if chain is not None and _is_worth(chain, target, saves) and _is_together(block, chain):
             _fuse(chain)
     drop_unused(block)
 
@@ -203,13 +204,28 @@ def _constant(op: MapOp) -> float | None:
     return given.value.value.data
 
 
-def _is_worth(chain: _Chain, target: Cpu) -> bool:
-    """Whether weights stay in the second cache while rows pass, and what is in between would not."""
+def _is_worth(chain: _Chain, target: Cpu, saves: bool) -> bool:
+    """Whether weights stay in the second cache while rows pass, and what is in between would not; with ``saves`` also
+    where the rows that are kept are less than that.
+    """
     bases = dict.fromkeys(base_of(v) for op in chain.ops for v in op.reads())
     weights = sum(4 * extent_of(base.type) for base in bases if isinstance(base.owner, WeightOp))
     between = [0 if chain.image is None else chain.image.bytes]
     between += [4 * math.prod(row.written.whole.shape[1:]) for row in chain.rows[:-1]]
-    return weights <= target.row_weights * target.l2 and max(between) > target.row_image * target.l2
+    if weights > target.row_weights * target.l2:
+        return False
+    return max(between) > target.row_image * target.l2 or (saves and _kept(chain) < sum(between))
+
+
+def _kept(chain: _Chain) -> int:
+    """Bytes of the rings, the rows in between and the weights that are written once more."""
+    slots = min(SLOTS, math.prod(chain.rows[0].extents))
+    floats = slots * sum(math.prod(row.written.shape) for row in chain.rows[:-1])
+    if chain.image is not None:
+        size, *_ = chain.image.window
+        window = chain.rows[0].operands[0].shape
+        floats += slots * size * chain.image.columns * window[-1] + (2 * size - 1) * window[-2] * window[-1]
+    return 4 * floats
 
 
 def _is_together(block: Block, chain: _Chain) -> bool:

@@ -100,3 +100,28 @@ et.method @random {
   et.call "aten::mul.out"(%m, %v, %y) -> %y
   et.return %y
 }
+
+// What a delegate makes for a state is stored before the next delegate runs, which does not read it. Delegates keep their
+// order.
+// PLAN: et.method @delegates pools [0, 384]
+// CHECK-LABEL: et.method @delegates
+// CHECK: et.delegate_call @first(%x, %n)
+// CHECK-NEXT: et.call "aten::copy_"(%c, %n, false) -> %c
+// CHECK-NEXT: et.delegate_call @second(%x, %d)
+// CHECK-NEXT: et.call "aten::sum.IntList_out"
+et.delegate @first "Other" = #et.blob<"sha256:5feceb66ffc86f38d952786c6d696c79", 1>
+et.delegate @second "Other" = #et.blob<"sha256:5feceb66ffc86f38d952786c6d696c79", 1>
+et.state @kept : tensor<4x4xf32>
+et.method @delegates {
+  %x = et.buffer : tensor<4x4xf32>
+  %c = et.buffer state @kept : tensor<4x4xf32>
+  %n = et.buffer : tensor<4x4xf32>
+  %d = et.buffer : tensor<4x16xf32>
+  %y = et.buffer : tensor<1xf32>
+  et.inputs %x
+  et.delegate_call @first(%x, %n)
+  et.delegate_call @second(%x, %d)
+  et.call "aten::sum.IntList_out"(%d, ints[0, 1], false, none, %y) -> %y
+  et.call "aten::copy_"(%c, %n, false) -> %c
+  et.return %y
+}

@@ -100,6 +100,7 @@ OPTIONS: dict[str, CompileOptions] = {
 PARTITION: dict[str, CompileOptions] = {
     "exclude": delegated(exclude=("aten.hardswish.default", "aten.sin.default")),
     "min_ops": delegated(min_ops=2),
+    "leave": delegated(leave=("forward_reference_0",)),
     "split": delegated(split=True),
     "own_state": delegated(own_state=True),
     "share_state": delegated(own_state=True, share_state=True),

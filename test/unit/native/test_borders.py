@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 import etir
 import etir.runtime
 from etir.backends.api.interface import Outlined
-from etir.backends.native import borders, compile
+from etir.backends.native import compile, savings
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.functions import CUT
 from etir.backends.native.tile import MapOp
@@ -75,7 +75,7 @@ def test_parts_are_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     def all_cut(outlined: Outlined, _: object) -> None:
         outlined.func.attributes[CUT] = IntegerAttr(0, i64)
 
-    monkeypatch.setattr(borders, "choose_borders", all_cut)
+    monkeypatch.setattr(savings, "choose_savings", all_cut)
     monkeypatch.setattr(compile, "tile_function", lowered)
     layer, x = layers()[name]
     exported = torch.export.export(layer.eval(), (x,))

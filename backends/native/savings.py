@@ -1,0 +1,110 @@
+"""What code does without where it would need more memory than the kernels.
+
+Code is planned as quick as it can be first. If it then needs more than the kernels that it stands in for, the savings
+are tried, what costs least time first; each that lowers the plan is kept, until it is low enough:
+
+* ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
+* ``parts``: what is read and joined to others as well, as the states of a recurrent layer, is written to its part of
+  the whole, which then lives from the first of them on.
+* ``blocks``: attention goes by blocks of few rows (``tile-attention``).
+* images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
+* ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
+
+The attributes ``native.saves`` and ``native.cut`` of the function have the choice, in text, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from etir.backends.api.interface import Outlined
+from etir.backends.native.compile import kernels_of, processors, tile_function
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.functions import CUT, SAVES, saved
+from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.sizes import Undecided
+from etir.backends.native.windows import can_be_cut, image_bytes
+from etir.diagnostics import EtirError
+from etir.dialects.schema_op import SchemaOp
+
+QUICK, SLOW = ("rows", "parts", "blocks"), ("panels",)
+"""Savings that are tried before images lose their borders, and after that."""
+MOST_TRIED = 5
+"""Bounds for borders that are tried, each of which lowers and plans the function once more."""
+
+
+def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
+    """Give a function of groups the attributes, or none, for the processors with these names.
+
+    What cannot be lowered gets none; an error is said when code is made.
+    """
+    func = outlined.func
+    for name in (CUT, SAVES):
+        func.attributes.pop(name, None)
+    try:
+        _Choice(outlined, cpus).choose()
+    except (EtirError, Undecided):
+        for name in (CUT, SAVES):
+            func.attributes.pop(name, None)
+
+
+class _Choice:
+    """A function, what it needs as it is, and what it may need."""
+
+    def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
+        self.func = outlined.func
+        self.cpus = cpus
+        self.least = self._arena()
+        self.most = kernels_of(outlined).plan_within().size
+
+    def choose(self) -> None:
+        """Try the savings in their order."""
+        sizes = sorted({image_bytes(root): None for root in _readers(self.func) if can_be_cut(root)}, reverse=True)
+        for name in QUICK:
+            self._save(name)
+        for least in _tried(sizes):
+            self._try(CUT, IntegerAttr(least, i64))
+        for name in SLOW:
+            self._save(name)
+
+    def _save(self, name: str) -> None:
+        self._try(SAVES, ArrayAttr([*map(StringAttr, (*saved(self.func), name))]))
+
+    def _try(self, name: str, value: Attribute) -> None:
+        """Keep an attribute if code needs less with it; nothing where it needs little enough already."""
+        if self.least <= self.most:
+            return
+        before = self.func.attributes.get(name)
+        self.func.attributes[name] = value
+        if (arena := self._arena()) < self.least:
+            self.least = arena
+        elif before is None:
+            del self.func.attributes[name]
+        else:
+            self.func.attributes[name] = before
+
+    def _arena(self) -> int:
+        """Bytes that code needs with its inputs and outputs."""
+        made = tile_function(self.func, processors(self.cpus)[0])
+        return plan_function(made, [None] * len(made.body.block.args))
+
+
+def _readers(func: FuncOp) -> Iterator[SchemaOp]:
+    """The convolutions and pools."""
+    for op in func.body.block.ops:
+        if isinstance(op, GroupOp) and op.kind.data in ("convolution", "pool"):
+            yield cast(SchemaOp, op.root)
+
+
+def _tried(sizes: Sequence[int]) -> Iterator[int]:
+    """The largest one, then twice as many each time, and at last all."""
+    for power in range(MOST_TRIED - 1):
+        if (1 << power) < len(sizes):
+            yield sizes[(1 << power) - 1]
+    if sizes:
+        yield sizes[-1]
