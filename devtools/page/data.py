@@ -7,7 +7,8 @@ Origins are numbered from 0 in the page; numbers of a trace that no origin has a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,13 @@ STRUCTURE = ("builtin.module", "func.func", "func.return", "et.method")
 """Operations that have others inside: what is asked for by origin is never all of them."""
 
 _BLOB = re.compile(r'#et\.blob<"[^"]*", (\d+)>')
-_KEY = re.compile(r'"([^"]{1,16})')
+_SHOWN = 16
+"""Characters of a key that are shown."""
+_KEY = re.compile(rf'"([^"]{{1,{_SHOWN}}})')
+_CONSTANT = re.compile(r"\s+(%[\w$.\-]+) = [\w.]+\.constant (.*)")
+_DIGEST = re.compile(r'(?<!<)"([0-9a-f]{32,})"')
+_DELEGATE_TYPE = re.compile(r"tensor<([^<>,]*)[^<>]*>$")
+_OPERAND = re.compile(r"%[\w$.\-]+")
 _SYMBOL = re.compile(r"@((?:\"(?:[^\"\\]|\\.)*\")|[\w$.\-]+)")
 
 
@@ -357,6 +364,7 @@ def sizes_of(data: dict[str, Any]) -> list[list[Any]]:
     if not levels:
         return []
     level = levels[-1]
+    known = {key: name for one in data["levels"] if one["kind"] == "delegate" for key, name in _constants(one, data)}
     lines = level["text"].split("\n")
     at, found = 0, []
     for row, step in enumerate(level["line"]):
@@ -365,8 +373,31 @@ def sizes_of(data: dict[str, Any]) -> list[list[Any]]:
         sizes = [int(n) for n in _BLOB.findall(line)]
         if sizes:
             symbol = _SYMBOL.search(line) or _KEY.search(line)
-            found.append([symbol[1].strip('"') if symbol else level["ops"][level["op"][row]], sum(sizes), row])
+            name = symbol[1].strip('"') if symbol else level["ops"][level["op"][row]]
+            found.append([known.get(name, name), sum(sizes), row])
     return sorted(found, key=lambda entry: (-entry[1], entry[2]))
+
+
+def _constants(level: dict[str, Any], data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys of constants in the text of a delegate, and what they are: the type, and the module or the node of the
+    first operation that takes them. Keys are digests, which say nothing.
+    """
+    rows = dict(zip(accumulate(level["line"]), level["origins"], strict=True))
+    origins, held = data["origins"], dict[str, list[tuple[str, str]]]()
+    for number, line in enumerate(level["text"].split("\n")):
+        if not line.startswith(" "):  # another function
+            held = {}
+        elif found := _CONSTANT.match(line):
+            type = _DELEGATE_TYPE.search(line)
+            held[found[1]] = [(key[:_SHOWN], "" if type is None else type[1]) for key in _DIGEST.findall(found[2])]
+        elif number in rows and held:
+            row = rows[number]
+            among = [row] if isinstance(row, int) else row
+            where = next(
+                (text for o in among if (text := origins["paths"][origins["path"][o]] or origins["name"][o])), ""
+            )
+            for operand in _OPERAND.findall(line.partition(" = ")[2]):
+                yield from ((key, f"{type} of {where}".strip()) for key, type in held.pop(operand, ()) if where)
 
 
 def _steps(numbers: Sequence[int]) -> list[int]:

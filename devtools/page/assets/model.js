@@ -108,6 +108,8 @@ export class Level {
 
   /** The rows that hold one of the origins, each once, in order. */
   rowsOf(origins) {
+    // Those of one origin are in order already; of an operation that was unrolled there are thousands.
+    if (origins.length === 1) return Array.from(this.holders.row(origins[0])).filter((row) => !this.structure(row));
     const found = new Set();
     for (const origin of origins) {
       for (const row of this.holders.row(origin)) if (!this.structure(row)) found.add(row);
@@ -214,17 +216,20 @@ export class Model {
       }
     }
     if (!this.parts.length) return;
+    const shared = this.#byOrigins();
     for (const [i, level] of this.levels.entries()) {
       level.ms = new Float64Array(level.line.length);
-      for (const part of this.parts) {
-        if (level.kind === "delegate") {
-          if (part.level === level) level.ms[part.row] += part.ms;
-        } else if (i === this.et) {
+      if (level.kind === "delegate") {
+        for (const part of this.parts) if (part.level === level) level.ms[part.row] += part.ms;
+      } else if (i === this.et) {
+        for (const part of this.parts) {
           const row = this.instructions[part.method].row[part.index];
           if (row >= 0 && part.row < 0) level.ms[row] += part.ms;
-        } else {
-          const rows = level.rowsOf(part.origins).filter((row) => !DECLARES.test(level.opName(row)));
-          for (const row of rows) level.ms[row] += part.ms / rows.length;
+        }
+      } else {
+        for (const { origins, ms } of shared) {
+          const rows = level.rowsOf(origins).filter((row) => !DECLARES.test(level.opName(row)));
+          for (const row of rows) level.ms[row] += ms / rows.length;
         }
       }
       if (i === this.et) {
@@ -241,6 +246,21 @@ export class Model {
       const among = known.length ? known : part.origins;
       for (const origin of among) this.originMs[origin] += part.ms / among.length;
     }
+  }
+
+  /**
+   * The time of all parts with the same origins. An operation that was unrolled (an LSTM) has thousands of parts and of
+   * rows: they are divided among each other once.
+   */
+  #byOrigins() {
+    const found = new Map();
+    for (const { origins, ms } of this.parts) {
+      const key = origins.join();
+      const known = found.get(key);
+      if (known) known.ms += ms;
+      else found.set(key, { origins, ms });
+    }
+    return [...found.values()];
   }
 
   #errors() {

@@ -151,7 +151,8 @@ def of_stock(name: str, folder: Path) -> Cell:
         generate_etrecord=True,
     )
     external = "external_weights" in kind.settings
-    made = lowered.to_executorch(ExecutorchBackendConfig(external_constants=external))
+    with torch.no_grad():  # it writes into buffers
+        made = lowered.to_executorch(ExecutorchBackendConfig(external_constants=external))
     (folder / "m.pte").write_bytes(made.buffer)
     if external:
         made.write_tensor_data_to_file(str(folder))

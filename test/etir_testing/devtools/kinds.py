@@ -128,7 +128,7 @@ _plain = _single(Plain, lambda: [torch.randn(2, 64)])
 
 KINDS: dict[str, Kind] = {
     "cond": Kind(_known("cond")),
-    "while": Kind(_known("loop")),
+    "while": Kind(_known("loop"), stock=False),
     "scan": Kind(_single(Scan, lambda: [torch.randn(3), torch.randn(5, 3)])),
     "map": Kind(_single(Map, lambda: [torch.randn(4, 3), torch.randn(3)])),
     "methods": Kind(_methods),

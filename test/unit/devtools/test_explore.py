@@ -155,6 +155,13 @@ def test_delegates_are_levels() -> None:
     assert symbols == set(inside["symbols"])
 
 
+def test_constants_of_delegates_have_names() -> None:
+    """Their keys in the file are digests: what they are is the type and the module of the operation that takes them."""
+    data = data_of(explore(traced("image", delegates="xnnpack", target="executorch")))
+    names = [name for name, _, _ in data["sizes"]]
+    assert {"4x3x3x3xfp32 of conv", "4xfp32 of conv", "5x36xfp32 of head", "5xfp32 of head"} < set(names), names
+
+
 def test_a_planted_overlap_is_found() -> None:
     def plan(*buffers: tuple[int, int, int, int]) -> dict[str, Any]:
         return {"buffers": [{"pool": 1, "offset": o, "bytes": n, "live": [[a, b]]} for o, n, a, b in buffers]}

@@ -121,6 +121,17 @@ def test_a_page_of_mobilenet(browser: Browser, tmp_path: Path) -> None:
     is_quick(browser, tmp_path / "m.html", 3000)
 
 
+def test_times_of_an_unrolled_operation_add_up(browser: Browser, tmp_path: Path) -> None:
+    """One operation of the model is many on every level: each level has the whole time of the run."""
+    trace = etir.compile(exported("recurrent")[0], trace=True).trace
+    assert isinstance(trace, Trace)
+    explore(trace, tmp_path / "m.html", profile=made_profile(trace))
+    browser.open(tmp_path / "m.html")
+    sums = browser.evaluate("etir.model.levels.map((level) => level.ms.reduce((a, b) => a + b, 0))")
+    total = browser.evaluate("etir.model.totalMs")
+    assert total > 0 and sums == pytest.approx([total] * len(sums), rel=1e-3), (sums, total)
+
+
 @pytest.mark.parametrize("name", ["large", "image"])
 def test_hovering_lights_what_has_the_origins(browser: Browser, pages: Path, name: str) -> None:
     if name == "large":
