@@ -115,3 +115,19 @@ def test_slices_of_a_longest_norm(dtype: torch.dtype, order: float) -> None:
     x = 3 * torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))
     for position in (0, 1, -1):
         _same("renorm.default", x.to(dtype), order, position, 2.0, tolerance=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_of_gamma_samples(dtype: torch.dtype) -> None:
+    """All three expansions, at the borders between them, and around the mode of large parameters; by torch's float64,
+    whose powers do not underflow here."""
+    alpha = torch.tensor([1e-3, 0.1, 0.5, 1.0, 3.0, 7.99, 8.01, 20.0, 60.0], dtype=dtype)
+    factors = torch.tensor([1e-3, 0.3, 0.89, 0.91, 1.0, 1.09, 1.11, 1.5, 4.0], dtype=dtype)
+    x = torch.cat([alpha[:, None] * factors, torch.tensor([0.0, 0.79, 0.81], dtype=dtype).expand(9, 3)], 1)
+    alpha = alpha[:, None].expand_as(x).contiguous()
+    got = formulas()["aten._standard_gamma_grad.default"](alpha, x)
+    wanted = torch._standard_gamma_grad(alpha.double(), x.double())
+    assert got.dtype == dtype
+    # Far from the mode the terms of the saddle point cancel: single precision has three digits there, in torch, too.
+    tolerance = 5e-3 if dtype is torch.float32 else 1e-6
+    torch.testing.assert_close(got.double(), wanted, rtol=tolerance, atol=tolerance * 0.1)
