@@ -10,7 +10,7 @@ i.to_dataframe()                  # pandas is imported only here; columns are ca
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,16 +23,20 @@ from etir.devtools.trace.open import open_trace
 from etir.devtools.trace.read import Trace
 from etir.diagnostics import SourceLocation
 from etir.emit.debug_file import of_program
+from etir.emit.ptd.model import FlatTensor
 from etir.emit.pte.reader import read_pte
 
 Source = str | Path
 TOP = 20
 
 
-def program_of(source: Source | Trace | None, record: Source | None = None) -> tuple[Program, Any]:
+def program_of(
+    source: Source | Trace | None, record: Source | None = None, external: Mapping[str, FlatTensor] | None = None
+) -> tuple[Program, Any]:
     """What a file says of a program (a trace, a ``.pte`` file, a debug file), and the ``.pte`` itself or None.
 
-    ``record`` is the ETRecord of a ``.pte`` file, which has the nodes and lines of its operations. Raises ``OSError``
+    ``record`` is the ETRecord of a ``.pte`` file, which has the nodes and lines of its operations, ``external`` are the
+    ``.ptd`` files of one with a record. Raises ``OSError``
     when a file cannot be read, and error E1401 for one that is none of these.
     """
     if source is None:
@@ -45,7 +49,7 @@ def program_of(source: Source | Trace | None, record: Source | None = None) -> t
     if data[4:8] == b"ET12":
         program = read_pte(data)
         if record is not None:
-            return Program(open_trace(data, str(source), record)), program
+            return Program(open_trace(data, str(source), record, external)), program
         return Program(debug=of_program(program)), program
     raise E1401.error("it is neither a trace nor a .pte file", SourceLocation(str(source)))
 

@@ -196,7 +196,7 @@ class Interpreter:
         checked: list[Any] = []
         for index, (type, value) in enumerate(zip(types, inputs, strict=True)):
             if not isinstance(type, TensorType):
-                checked.append(value)
+                checked.append(number_of(value))
                 continue
             tensor = self.evaluator.from_user(value)
             shape = tuple(tensor.shape)
@@ -244,7 +244,9 @@ class Interpreter:
         if isinstance(op, FuncOp):
             text = op.attributes.get("backend.delegate")
             lowered = self.lowered_function(op, text.data.partition("{")[0]) if isinstance(text, StringAttr) else None
-            return (lambda arguments: self.call(op, arguments[: len(op.body.block.args)])) if lowered is None else lowered
+            return (
+                (lambda arguments: self.call(op, arguments[: len(op.body.block.args)])) if lowered is None else lowered
+            )
         if not isinstance(op, DelegateOp):
             raise E1001.error(f"delegate @{name} is neither a function nor a blob of the module")
         backend = None if self.runner_of is None else self.runner_of(op.backend.data)
@@ -306,6 +308,11 @@ _STORAGE_OPERATORS = frozenset(
 def _order(op: Operation) -> tuple[int, ...] | None:
     """The dim order in memory of what ``op`` reads, where an importer recorded one."""
     return recorded_order(op.attributes.get(DIM_ORDERS))
+
+
+def number_of(value: Any) -> Any:
+    """A number where an array or a tensor of one element is given for an input that is no tensor."""
+    return value.item() if hasattr(value, "item") and tuple(value.shape) == () else value
 
 
 def _check_numbers(func: FuncOp, inputs: Sequence[Any]) -> None:

@@ -52,8 +52,8 @@ def _parser() -> ToolParser:
         "files",
         nargs="+",
         metavar="file",
-        help="what was compiled (.pt2, .mlir, or .etrecord of the stock pipeline; several as METHOD=FILE.pt2; may be left "
-        "out), and the .pte file",
+        help="what was compiled (.pt2, .mlir, or .etrecord of the stock pipeline; several as METHOD=FILE.pt2; may be "
+        "left out), and the .pte file",
     )
     parser.add_argument("--trace", metavar="FILE", help="what et-compile --trace wrote for the .pte file")
     parser.add_argument(

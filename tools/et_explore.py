@@ -84,7 +84,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     for path in (*arguments.profile, arguments.values, arguments.compare):
         if path is not None:
             read_head(path)
-    trace = opened_trace(given[0], arguments.record)
+    trace = opened_trace(given[0], arguments.record, arguments.data)
     if arguments.format != "html":
         write_output(arguments.output, _exported(arguments, trace))
         return OK

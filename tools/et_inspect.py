@@ -82,7 +82,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.record is not None:
         read_head(arguments.record)
     if read_head(first).startswith(b"PK") or read_head(first)[4:8] == b"ET12":
-        return _of_trace(arguments, opened_trace(first, arguments.record))
+        return _of_trace(arguments, opened_trace(first, arguments.record, arguments.data))
     if len(arguments.inputs) > 2:
         raise usage_error(f"one profile is shown, or two are compared; there are {len(arguments.inputs)}")
     if len(arguments.inputs) == 2:
@@ -125,12 +125,17 @@ def _of_trace(arguments: argparse.Namespace, trace: Trace) -> int:
 def _inspector(path: str, arguments: argparse.Namespace) -> Inspector:
     from etir.devtools.inspector import Inspector, program_of
     from etir.devtools.profile.from_etdump import read_profile
+    from etir.emit.ptd.reader import read_ptd
 
     name, data = read_bytes(path)
     trace = arguments.trace
     if trace is not None:
         read_head(trace)
-    program, pte = program_of(None if trace is None else Path(trace), arguments.record)
+    program, pte = program_of(
+        None if trace is None else Path(trace),
+        arguments.record,
+        {file: read_ptd(read_bytes(file)[1], file) for file in arguments.data},
+    )
     return Inspector.of(read_profile(data, pte, method=arguments.method or "", name=name), program)
 
 

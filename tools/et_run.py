@@ -207,9 +207,11 @@ def _native_runner(arguments: argparse.Namespace, data: bytes) -> Run:
 def _interpreter(arguments: argparse.Namespace, data: bytes) -> Run:
     from etir.backends.api.registry import backend_of_runtime_id
     from etir.emit.from_pte import read_program
+    from etir.emit.ptd.reader import read_ptd
     from etir.interpret import run_module
+    from etir.tools.common import read_bytes
 
-    module = read_program(data)
+    module = read_program(data, {file: read_ptd(read_bytes(file)[1], file) for file in arguments.data})
     evaluator = arguments.evaluator or "auto"
 
     def run(method: str, inputs: Sequence[Any]) -> Sequence[Any]:

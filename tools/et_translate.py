@@ -95,6 +95,9 @@ def _parser() -> ToolParser:
         help="with --decode-error: what knows the program's source lines, the file of et-compile --debug-file or "
         "the program's text at the executable level",
     )
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="FILE", help=".ptd file with external weights of a .pte file"
+    )
     parser.add_argument("--weights-out", metavar="FILE", help="safetensors to write (default: beside the output)")
     parser.add_argument(
         "--print-debuginfo",
@@ -196,7 +199,7 @@ def _pte_to_mlir(arguments: argparse.Namespace) -> int:
     from etir.dialects.et.payloads import DelegateOp
     from etir.tools.files import read_pte_module
 
-    module = read_pte_module(arguments.input)
+    module = read_pte_module(arguments.input, arguments.data)
     if any(isinstance(op, DelegateOp) for op in module.body.block.ops):
         from etir.passes.delegation.disassemble_delegates import DisassembleDelegatesPass
         from etir.tools.context import ToolContext
@@ -230,7 +233,7 @@ def _bundle(arguments: argparse.Namespace) -> int:
     plans = {plan.name: plan for plan in read_pte(data, name).execution_plan}
     if method not in plans:
         raise usage_error(f"the program has no method '{method}'; it has {', '.join(plans)}")
-    signature = next(s for s in signatures_of(read_pte_module(arguments.input)) if s.name == method)
+    signature = next(s for s in signatures_of(read_pte_module(arguments.input, arguments.data)) if s.name == method)
     takes, gives = ([label for label, _ in part] for part in (signature.inputs, signature.outputs))
     inputs = [order_inputs(read_arrays(path), takes) for path in arguments.inputs]
     expected = [order_inputs(read_arrays(path), output_labels(gives)) for path in arguments.expected]

@@ -8,6 +8,7 @@ Needs the packages ``torch`` and ``executorch``.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
@@ -20,12 +21,15 @@ from etir.devtools.trace.record import origins_of
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.origin import Origins, number_origins, origins_in, with_origins
 from etir.emit.from_pte import read_program
+from etir.emit.ptd.model import FlatTensor
 from etir.emit.to_pte import instructions_of
 from etir.lowering.import_fx.node_names import NodeNames
 from etir.lowering.import_fx.program import import_programs
 
 
-def trace_of_etrecord(path: str, pte: bytes, name: str = "<pte>") -> Trace:
+def trace_of_etrecord(
+    path: str, pte: bytes, name: str = "<pte>", external: Mapping[str, FlatTensor] | None = None
+) -> Trace:
     """A trace with the levels ``edge`` and ``et``, for the method ``forward``.
 
     Raises error E1407 when the record has no edge program, and what importing it and reading the file (E08xx) does.
@@ -47,7 +51,7 @@ def trace_of_etrecord(path: str, pte: bytes, name: str = "<pte>") -> Trace:
         for handle in dict.fromkeys(h for h in handles if isinstance(h, int)):
             numbers.setdefault(handle, []).append(row["origin"])
     by_instruction: dict[str, Any] = (read(path)._debug_handle_map or {}).get(METHOD, {})
-    module = read_program(pte)
+    module = read_program(pte, external)
     for method in module.body.block.ops:
         if not isinstance(method, MethodOp) or method.sym_name.data != METHOD:
             continue

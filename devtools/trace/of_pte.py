@@ -26,16 +26,17 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.instructions import DelegateCallOp
 from etir.dialects.et.origin import handed_on, number_origins
 from etir.emit.from_pte import read_program
+from etir.emit.ptd.model import FlatTensor
 from etir.passes.delegation.attributes import delegate_of
 from etir.passes.delegation.disassemble_delegates import DisassembleDelegatesPass
 
 
-def trace_of_pte(data: bytes, name: str = "<pte>") -> Trace:
+def trace_of_pte(data: bytes, name: str = "<pte>", external: Mapping[str, FlatTensor] | None = None) -> Trace:
     """A trace with the level ``et`` alone: its origins are the operations of the file, whoever wrote it.
 
     Raises what reading the file does (E08xx).
     """
-    module = read_program(data)
+    module = read_program(data, external)
     number_origins(module)
     nodes: dict[SSAValue, list[tuple[str, int]]] = {}
     sha256 = hashlib.sha256(data).hexdigest()

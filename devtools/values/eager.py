@@ -37,7 +37,7 @@ def eager_run(program: ExportedProgram, inputs: Sequence[Any]) -> EagerRun:
     refuses them, E1415 when the values do not fit into memory.
     """
     import torch
-    from torch.export.graph_signature import InputKind, OutputKind
+    from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
     from torch.fx import Interpreter, Node
 
     found = EagerRun()
@@ -51,6 +51,8 @@ def eager_run(program: ExportedProgram, inputs: Sequence[Any]) -> EagerRun:
     def argument(spec: Any) -> Any:
         if spec.kind is InputKind.USER_INPUT:
             value = next(given)
+            if not isinstance(spec.arg, TensorArgument):
+                return value.item() if hasattr(value, "item") else value
             return value.clone() if isinstance(value, torch.Tensor) else _tensor(value)
         state: dict[str, Any] = {**program.constants, **program.state_dict}
         value = state.get(spec.target)

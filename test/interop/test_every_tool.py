@@ -126,7 +126,7 @@ def test_pages(cell: Cell) -> None:
         profiles = [word for method in cell.methods for word in ("--profile", f"{method}-{runtime}.etdump")]
         values = ("--values", f"{cell.methods[0]}-{runtime}.values")
         tool(cell.folder, "et-explore", *cell.known, *profiles, *values, "-o", "m.html")
-        tool(cell.folder, "et-explore", "m.pte", *profiles, "-o", "plain.html")
+        tool(cell.folder, "et-explore", "m.pte", *profiles, *cell.data, "-o", "plain.html")
         assert (cell.folder / "m.html").stat().st_size > 50_000
         for form in ("perfetto", "model-explorer", "svg"):
             tool(cell.folder, "et-explore", *cell.known, *profiles, "--format", form, "-o", f"m.{form}")
@@ -136,10 +136,10 @@ def test_pages(cell: Cell) -> None:
 def test_bundled_programs(cell: Cell) -> None:
     for method in cell.methods:
         arrays = ("--inputs", f"{method}.npz", "--expected", f"{method}-etir.npz")
-        tool(cell.folder, "et-translate", "--bundle", "m.pte", *arrays, "--method", method, "-o", "m.bpte")
+        tool(cell.folder, "et-translate", "--bundle", "m.pte", *arrays, "--method", method, *cell.data, "-o", "m.bpte")
         for runtime in (*cell.runtimes, "interpreter"):
-            if runtime == "interpreter" and (cell.data or cell.native):
-                continue  # weights of other files, and machine code, are for runtimes
+            if runtime == "interpreter" and cell.native:
+                continue  # machine code is for runtimes
             assert "as expected" in printed(cell.folder, "et-run", "m.bpte", "--check", *cell.on(runtime))
 
 
@@ -148,8 +148,8 @@ def test_every_dump_runs(cell: Cell) -> None:
     if cell.native:
         texts = sorted(cell.folder.glob("dump/*.mlir"))[:-1]  # the last one calls machine code
     else:
-        tool(cell.folder, "et-translate", "--pte-to-mlir", "m.pte", "-o", "file.mlir")
-        texts = [cell.folder / "file.mlir"] if not cell.data else []
+        tool(cell.folder, "et-translate", "--pte-to-mlir", "m.pte", *cell.data, "-o", "file.mlir")
+        texts = [cell.folder / "file.mlir"]
         texts += sorted(cell.folder.glob("dump/*.mlir"))
     if cell.is_etir:
         words = ("--compile-to=et", *cell.delegates, "--print-ir-dir", "ir", "-o", "opt.mlir")
@@ -169,14 +169,14 @@ def test_searches(cell: Cell) -> None:
     """No pass changes the numbers; a program is reduced to the operation that is asked for, and that runs."""
     text, words = (cell.first, ("--compile-to=et", *cell.delegates)) if cell.is_etir else ("file.mlir", ())
     if not cell.is_etir:
-        tool(cell.folder, "et-translate", "--pte-to-mlir", "m.pte", "-o", text)
+        tool(cell.folder, "et-translate", "--pte-to-mlir", "m.pte", *cell.data, "-o", text)
     for method in cell.methods:
         inputs = ("--inputs", f"{method}.npz", "--method", method)
         if cell.is_etir:
             tool(cell.folder, "et-opt", text, *words, "--check-numerics", *inputs, "-o", "opt.mlir")
             assert "leave the results as they are" in printed(cell.folder, "et-bisect", text, *words, *inputs)
         calls = re.findall(r"= ((?:edge\.)?aten\.[\w.]+|et\.call \"[\w:.]+\")", (cell.folder / text).read_text())
-        if not calls or cell.data:
+        if not calls:
             continue
         wanted = calls[-1].replace('"', "").split()[-1]
         said = printed(cell.folder, "et-reduce", text, *inputs, "--check", f"grep -q {wanted} {{}}", "-o", "small.mlir")
@@ -189,7 +189,7 @@ def test_editors(cell: Cell) -> None:
     """Every text is read without a complaint, has an outline, and something to say of an operation."""
     texts = sorted(cell.folder.glob("dump/*.mlir"))
     if not cell.is_etir:
-        tool(cell.folder, "et-translate", "--pte-to-mlir", "m.pte", "-o", "file.mlir")
+        tool(cell.folder, "et-translate", "--pte-to-mlir", "m.pte", *cell.data, "-o", "file.mlir")
         texts = [cell.folder / "file.mlir"]
     for path in texts:
         text = path.read_text()

@@ -157,14 +157,15 @@ def of_stock(name: str, folder: Path) -> Cell:
     if external:
         made.write_tensor_data_to_file(str(folder))
     made.get_etrecord().save(str(folder / "m.etrecord"))
+    data = tuple([word for path in sorted(folder.glob("*.ptd")) for word in ("--data", path.name)])
     return Cell(
         folder,
         kind,
         tuple(programs),
         ("etir", "stock"),
         ("m.etrecord",),
-        ("m.pte", "--record", "m.etrecord"),
-        tuple([word for path in sorted(folder.glob("*.ptd")) for word in ("--data", path.name)]),
+        ("m.pte", "--record", "m.etrecord", *data),
+        data,
     )
 
 
