@@ -147,3 +147,16 @@ def test_a_sum_that_cancels_is_no_fault_of_a_file_without_a_trace() -> None:
 def _off_by_one(program: bytes, method: str, inputs: list) -> RecordedRun:
     run = RUNTIMES["etir"](program, method, inputs)
     return RecordedRun([run.outputs[0] + 1], {})
+
+
+def test_inputs_that_are_numbers_may_be_arrays_of_one_element() -> None:
+    """As an ``.npz`` file has them: eager torch, the interpreter and the runtime take the number."""
+
+    class Scaled(nn.Module):
+        def forward(self, x: torch.Tensor, n: int) -> tuple[torch.Tensor, int]:
+            return x * n, n + 2
+
+    x = torch.randn(2, 3)
+    program = torch.export.export(Scaled(), (x, 3), dynamic_shapes=(None, torch.export.Dim.DYNAMIC))
+    found = compare(program, etir.compile(program, trace=True), inputs=[[x.numpy(), np.asarray(3)]])
+    assert found.is_good and not any(stage.failure for stage in found.stages), found
