@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.dialects.operators import check_operator
 from etir.dialects.schema import NO_DEFAULT, OpSchema
+from etir.lowering.build.dims import OperandError
 from etir.lowering.build.sizes import Size, dim_of
 
 FAMILIES = ("pointwise", "shape", "reduction", "network", "creation")
@@ -152,5 +153,8 @@ def infer(schema: OpSchema, arguments: Mapping[str, Any]) -> list[Attribute]:
     function = _load().get(schema.op_name)
     if function is None:
         raise LookupError(f"no rule for the result types of {schema.op_name}")
-    types = function(Call(schema, arguments))
+    try:
+        types = function(Call(schema, arguments))
+    except ZeroDivisionError:
+        raise OperandError("a step, a stride or a count that sizes are divided by is 0") from None
     return [types] if isinstance(types, TensorType) else list(types)

@@ -177,3 +177,14 @@ et.method @library pools [0, 64] {
   et.call "mylib::anything.out"(%y, %z) -> %z
   et.return %z
 }
+
+// -----
+
+// CHECK: error[E0309]: 'aten::slice_copy.Tensor_out' takes operands that do not fit: a step, a stride or a count that sizes are divided by is 0
+et.method @step pools [0, 64] {
+  %x = et.buffer at <1, 0> : tensor<8xf32>
+  %y = et.buffer at <1, 32> : tensor<4xf32>
+  et.inputs %x
+  et.call "aten::slice_copy.Tensor_out"(%x, 0, 0, 4, 0, %y) -> %y
+  et.return %y
+}

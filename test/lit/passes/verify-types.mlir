@@ -35,6 +35,17 @@ func.func @operands(%x: tensor<2x3xf32>, %y: tensor<4x5xf32>) -> tensor<2x5xf32>
 
 // -----
 
+// Numbers that sizes are divided by.
+// CHECK: error[E0310]: 'aten.slice.Tensor' takes operands that do not fit: a step, a stride or a count that sizes are divided by is 0
+// CHECK: error[E0310]: 'aten.unfold.default' takes operands that do not fit: a step, a stride or a count that sizes are divided by is 0
+func.func @zeros(%x: tensor<2x6xf32>) {
+  %0 = aten.slice.Tensor(%x, dim = 1, start = 0, end = 3, step = 0) : (tensor<2x6xf32>) -> tensor<2x3xf32>
+  %1 = aten.unfold.default(%x, dimension = 1, size = 2, step = 0) : (tensor<2x6xf32>) -> tensor<2x3x2xf32>
+  func.return
+}
+
+// -----
+
 // Everything that has to be equal in a product: batches, what is multiplied, channels; and in what is joined.
 // CHECK: error[E0310]: 'aten.bmm.default' takes operands that do not fit: the batches have the sizes 2 and 3
 // CHECK: error[E0310]: 'aten.bmm.default' takes operands that do not fit: the dims that are multiplied have the sizes 4 and 5
