@@ -62,7 +62,7 @@ def joint_plan(func: FuncOp, kernels: LoweredFunction, free: Around) -> Joint:
     placed = plan(Problem([*found.values()], shares=[*code.shares, *moved])).offsets
     in_code = {buffer.key: placed[buffer.key] for buffer in code.buffers}
     in_kernels = {buffer.key: placed[key_of(buffer.key)] for buffer in other.buffers}
-    around = [in_code.get(buffers + number, APART) for number in range(len(free))]
+    around: Around = [in_code.get(buffers + number, APART) for number in range(len(free))]
     return Joint(_end(code, in_code), _end(other, in_kernels), in_code, in_kernels, around)
 
 

@@ -30,7 +30,7 @@ from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, MapOp, PackOp, ReduceOp, YieldOp, body_of, shape_of
-from etir.backends.native.users import drop_unused, is_read_once, only_writer, place_of
+from etir.backends.native.users import drop_unused, is_read_once, only_writer, place_of, readers_of
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -46,12 +46,15 @@ PANELS = (32, 16, 8, 4)
 
 
 def read_as_it_lies(func: FuncOp) -> None:
-    """Every product of few rows whose right operand is packed for it alone."""
+    """Every product of few rows whose right operand is packed for it alone. Where memory is to be saved, products of
+    many rows, and several of one operand, are taken as well.
+    """
     block = func.body.block
-    rows, sums = (MOST_ROWS, MOST_SUMS) if "panels" not in saved(func) else (ALL_ROWS, SAVING_SUMS)
+    saves = "panels" in saved(func)
+    rows, sums = (ALL_ROWS, SAVING_SUMS) if saves else (MOST_ROWS, MOST_SUMS)
     for op in [op for op in block.ops if isinstance(op, BrgemmOp)]:
         pack = only_writer(op.b)
-        if op.taps is not None or not isinstance(pack, PackOp) or not is_read_once(op.b):
+        if op.taps is not None or not isinstance(pack, PackOp) or not (saves or is_read_once(op.b)):
             continue
         m = shape_of(op.a)[-2]
         source = place_of(pack.source)
@@ -74,9 +77,9 @@ def _columns(op: BrgemmOp, pack: PackOp, source: Place) -> None:
         return
     *steps, row, _ = source.strides
     as_panels = Place(source.base, (*batch, n // panel, k, panel), (*steps, panel, row, 1), source.offset)
+    packed = op.b
     op.operands[1] = _put(op, cast_of(as_panels, op))
-    pack.detach()
-    pack.erase()
+    _drop(pack, packed)
 
 
 def _sums(op: BrgemmOp, pack: PackOp, source: Place) -> None:
@@ -98,9 +101,17 @@ def _sums(op: BrgemmOp, pack: PackOp, source: Place) -> None:
     follows = op.body.block.first_op
     if not isinstance(follows, YieldOp) or follows.values[0] is not op.body.block.args[0]:
         _put(op, MapOp(op.c, [op.c, *op.extra], op.body.clone()))
-    for erased in (op, pack):
-        erased.detach()
-        erased.erase()
+    packed = op.b
+    op.detach()
+    op.erase()
+    _drop(pack, packed)
+
+
+def _drop(pack: PackOp, packed: SSAValue) -> None:
+    """Erase a copy that nothing reads any more."""
+    if not readers_of(packed):
+        pack.detach()
+        pack.erase()
 
 
 def _put(op: BrgemmOp, made: Operation) -> SSAValue:
