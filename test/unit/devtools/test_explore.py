@@ -87,6 +87,23 @@ def test_statistics_of_values(tmp_path: Path) -> None:
         explore(compiled.trace, values=tmp_path / "v")
 
 
+def test_a_program_file_with_weights_in_another_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tools say which option is missing, and take it."""
+    program = torch.export.export(nn.Linear(4, 3).eval(), (torch.randn(2, 4),))
+    etir.compile(program, target="etir", external_weights={"weights": ()}).save(tmp_path / "m.pte")
+    (weights,) = tmp_path.glob("*.ptd")
+    file, page = str(tmp_path / "m.pte"), str(tmp_path / "m.html")
+    assert et_explore.main([file, "-o", page]) == 1
+    assert "error[E0863]" in capsys.readouterr().err
+    assert et_explore.main([file, "--data", str(weights), "-o", page]) == 0
+    sizes = data_of(Path(page).read_text(encoding="utf-8"))["sizes"]
+    assert [row[:2] for row in sizes] == [["weight", 48], ["bias", 12]]
+    assert et_inspect.main([file, "--size"]) == 1
+    assert "error[E0863]" in capsys.readouterr().err
+    assert et_inspect.main([file, "--data", str(weights), "--size"]) == 0
+    assert capsys.readouterr().out
+
+
 def test_a_program_file_alone_has_a_page(tmp_path: Path) -> None:
     program, inputs = exported("image")
     compiled = etir.compile(program, delegates="xnnpack", target="executorch")
