@@ -51,7 +51,7 @@ from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.requirements import Requirements
 from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1003, E1005, E1006
-from etir.interpret.evaluator import Evaluator, flat
+from etir.interpret.evaluator import Evaluator, flat, is_out_of_memory
 from etir.interpret.evaluators import get_evaluator
 from etir.interpret.executable import ExecutableMethod
 from etir.passes.infra.base import is_private
@@ -378,19 +378,22 @@ class _Frame:
     def operation(self, op: Operation) -> None:
         """Run one operation."""
         try:
-            results = self._results(op)
+            for result, value in zip(op.results, self._results(op), strict=True):
+                self.values[result] = value
+            if self.interpreter.watch is not None:
+                for result in op.results:
+                    given = self.interpreter.watch(result, self.values[result])
+                    if given is not None:
+                        self.values[result] = given
         except EtirError as error:
             place = source_location(op.location)
             raise EtirError([d.at(place) for d in error.diagnostics]) from error.__cause__
-        except MemoryError as error:
-            raise E1006.error(f"'{op.name}': {error or 'no memory'}", source_location(op.location)) from error
-        for result, value in zip(op.results, results, strict=True):
-            self.values[result] = value
-        if self.interpreter.watch is not None:
-            for result in op.results:
-                given = self.interpreter.watch(result, self.values[result])
-                if given is not None:
-                    self.values[result] = given
+        except Exception as error:
+            # Who watches may look at more than there is memory for, as an expanded tensor's magnitudes.
+            if not is_out_of_memory(error):
+                raise
+            message = (str(error).splitlines() or [""])[0] or "no memory"
+            raise E1006.error(f"'{op.name}': {message}", source_location(op.location)) from error
 
     def _results(self, op: Operation) -> Sequence[Any]:
         values = self.values

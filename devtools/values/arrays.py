@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,17 +68,26 @@ def dtype_name(held: Any) -> str:
 
 
 def largest_of(held: Any) -> float:
-    """The largest finite absolute value in a tensor of either library; 0 where there is none."""
+    """The largest finite absolute value in a tensor of either library; 0 where there is none.
+
+    An expanded tensor is looked at once: it may have more elements than there is memory for.
+    """
     if isinstance(held, np.ndarray):
+        held = held[_once(held.strides)]
         values = np.abs(held[np.isfinite(held)]) if held.dtype.kind in "fciu" else np.zeros(0)
         return float(values.max()) if values.size else 0.0
     import torch
 
-    tensor = held.detach()
+    tensor = held.detach()[_once(held.stride())]
     if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return 0.0
     values = tensor.abs().to(torch.float64)
     return float(torch.where(torch.isfinite(values), values, 0.0).max())
+
+
+def _once(strides: Sequence[int]) -> tuple[slice | EllipsisType, ...]:
+    """The part of a tensor that has each element of an expanded dim once."""
+    return (..., *(slice(0, 1) if stride == 0 else slice(None) for stride in strides))
 
 
 _EPSILON = {"float32": 1.2e-7, "float64": 2.3e-16, "float16": 9.8e-4, "bfloat16": 7.9e-3, "complex64": 1.2e-7}

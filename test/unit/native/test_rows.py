@@ -21,6 +21,7 @@ import etir.runtime  # noqa: E402
 from etir.backends.api.registry import register_dialect  # noqa: E402
 from etir.backends.native import compile as native  # noqa: E402
 from etir.backends.native.cpu import Cpu, cpu  # noqa: E402
+from etir.backends.native.functions import saved  # noqa: E402
 from etir.backends.native.loop import LoopOp  # noqa: E402
 from etir.backends.native.passes.tile_rows import fuse_rows  # noqa: E402
 from etir.backends.native.passes.tile_schedule import choose_schedules  # noqa: E402
@@ -158,8 +159,13 @@ def test_networks_on_other_processors(name: str, processor: str) -> None:
     assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
-def test_what_is_worth_it_is_data_of_the_processor() -> None:
-    """Small images stay as they are, as do all where weights would not stay in the cache, or there is no cache."""
+def test_what_is_worth_it_is_data_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small images stay as they are, as do all where weights would not stay in the cache, or there is no cache; unless
+    that saves memory."""
+    (function,) = functions_of(network("residual")[2])
+    assert saved(function.func) == ("rows",)
+    assert any(isinstance(op, (RowsOp, LoopOp)) for op in function.func.body.block.ops)
+    monkeypatch.setattr("etir.backends.native.savings.choose_savings", lambda outlined, cpus: None)
     (function,) = functions_of(network("residual")[2])
     assert not any(isinstance(op, (RowsOp, LoopOp)) for op in function.func.body.block.ops)
     for change in ({"row_weights": 1e-6}, {"row_image": 10.0}, {"row_weights": 0.0}):
