@@ -1,12 +1,14 @@
 """What the core itself does: multiply-adds that wait for nothing, and floats that are read from memory and from cache.
 
-The loops are C for the widest vectors that this machine runs, compiled by the native backend's own compiler. They are
-measured beside what they are the limit of, in turns: a core that others use, or that lowers its clock, does so for all.
+The loops are C for the widest vectors that this machine runs, compiled by the native backend's own compiler, but linked
+for the system's loader: the images of the backend have their parts closer together than it takes. They are measured
+beside what they are the limit of, in turns: a core that others use, or that lowers its clock, does so for all.
 """
 
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from etir.backends.native.cc import compiler, shared_object
+from etir.backends.native.cc import FLAGS, Compiler, compiler
 from etir.backends.native.cpu import Cpu, cpu
 
 from etir_testing.native.images import here
@@ -74,24 +76,31 @@ class Probe:
     amount: float
 
 
-def _aligned(floats: int, value: float) -> np.ndarray:
+def aligned(floats: int, value: float) -> np.ndarray:
+    """So many floats of one value, from a cache line's beginning on."""
     whole = np.full(floats + 32, value, np.float32)
     start = (-whole.ctypes.data % 128) // 4
     return whole[start : start + floats]
 
 
+def loaded(text: str, target: Cpu, using: Compiler) -> ctypes.CDLL:
+    """The library of C text. Raises ``subprocess.CalledProcessError`` when it cannot be compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "limit.c", Path(folder) / "limit.so"
+        source.write_text(text, encoding="utf-8")
+        command = [*using.for_cpu(target), *FLAGS, "-fPIC", "-shared", "-nostdlib", str(source), "-o", str(library)]
+        subprocess.run(command, check=True)
+        return ctypes.CDLL(str(library))
+
+
 def probes() -> dict[str, Probe]:
     """The probes of this machine: ``multiply-adds``, ``memory`` and ``cache``. Raises EtirError without a compiler."""
     target = cpu(here()[-1])
-    code = shared_object(text_of(target), target, compiler())
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "limit.so"
-        path.write_bytes(code)
-        library = ctypes.CDLL(str(path))
+    library = loaded(text_of(target), target, compiler())
     # 0.5 x + 1 goes to 2: no infinities, no denormal numbers, nothing that a core computes more slowly.
-    given, out = _aligned((CHAINS + 2) * target.vector, 0.5), _aligned(target.vector, 0.0)
+    given, out = aligned((CHAINS + 2) * target.vector, 0.5), aligned(target.vector, 0.0)
     given[target.vector : 2 * target.vector] = 1.0
-    large = _aligned(MEMORY_BYTES // 4, 1.0)
+    large = aligned(MEMORY_BYTES // 4, 1.0)
 
     def fma() -> None:
         library.limit_fma(ctypes.c_long(STEPS), ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(out.ctypes.data))

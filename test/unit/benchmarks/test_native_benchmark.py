@@ -5,17 +5,28 @@ No test judges a time.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 
+import machine_limit
 import native
 import native_models
+import numpy as np
 import pytest
 from document import put
 from native_figures import Figures, PeerFigures, error_table, mean, of_json, remarks, time_table, time_text
 from peers import OTHERS, PEERS
+
+from etir.backends.native.cc import compiler
+from etir.backends.native.cpu import cpu
+from etir.diagnostics import EtirError
+
+from etir_testing.native.images import here
+
+TARGET = cpu(here()[-1])
 
 ABOUT = {"processor": "some processor", "system": "Linux x86_64", "compiler": "cc 1.0", "torch": "2.13.0"}
 
@@ -155,6 +166,25 @@ def test_a_model_that_does_not_build_has_a_reason(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+def test_loops_of_every_compiler_load() -> None:
+    """By the system's loader, and each chain of 0.5 x + 1 goes to 2."""
+    loaded = 0
+    for kind in ("zig", "clang", "gcc"):
+        try:
+            using = compiler(kind)
+        except EtirError:
+            continue
+        library = machine_limit.loaded(machine_limit.text_of(TARGET), TARGET, using)
+        given = machine_limit.aligned((machine_limit.CHAINS + 2) * TARGET.vector, 0.5)
+        given[TARGET.vector : 2 * TARGET.vector] = 1.0
+        out = machine_limit.aligned(TARGET.vector, 0.0)
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (given, out)]
+        library.limit_fma(ctypes.c_long(100), *pointers)
+        np.testing.assert_allclose(out, 2.0 * machine_limit.CHAINS, rtol=1e-6)
+        loaded += 1
+    assert loaded
+
+
 @pytest.mark.nightly
 def test_one_run_of_a_very_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All peers that are installed, but for those that take half a minute to prepare anything."""
