@@ -7,14 +7,18 @@ that let the rows of a stay in the second cache; between slices the sums rest in
 rows in tiles of up to 14 are two of 14 and thirteen of 13, not fourteen of 14 and one of 1. Products of up to three
 rows take several panels at once, so that there are enough sums to hide the latency of a multiply-add. Those of a batch
 that share their panels and have few rows, as lines of a small image do, are one tile together: panels are read once for
-all of its lines. While a panel is used, its tiles fetch the next one into the second cache, a part each: the weights
-of a whole model come from memory, and the first tile of every panel would wait for them.
+all of its lines. Where a panel's taps are more than half of the second cache, as those of 3x3 windows of 256 channels
+of half a megabyte, lines use it together, a tap after the other, and tiles go on from one line in the next: a line of
+seven would be tiles of four and three, each of which reads the panel again. While a panel is used, its tiles fetch the
+next one into the second cache, a part each: the weights of a whole model come from memory, and the first tile of every
+panel would wait for them.
 
 After Georganas et al., "Harnessing Deep Learning via a Single Building Block", IPDPS 2020 (the batch-reduce product).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -23,6 +27,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.brgemm_text import ProductText
+from etir.backends.native.kernels.brgemm_tile import LINE
 from etir.backends.native.kernels.template import (
     CFunction,
     Template,
@@ -36,7 +41,13 @@ from etir.backends.native.sizes import Size, at_least, is_known, most
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 DEPTH = 384
+DEPTH_OF_PARTS = 256
+"""Where a tile takes a line of the cache of every two that a panel has in a row: they are in half of the sets."""
 FEW_ROWS = 3
+UNROLL = 4
+MOST_UNROLLED = 16
+MOST_ADDRESSES = 8
+"""Rows of a tile whose places are in general registers, as where it goes over lines: x86-64 has sixteen."""
 MOST_CANDIDATES = 8
 
 
@@ -54,12 +65,38 @@ def shared_lines(op: BrgemmOp) -> int:
     return 1 if isinstance(found, Size) else found
 
 
+def unrolled(cpu: Cpu) -> dict[str, int]:
+    """Steps of depth that stand one after the other, where a step has few multiply-adds for want of registers: the
+    loop's own instructions are a sixth of it then.
+    """
+    return {"unroll": UNROLL} if cpu.fma and cpu.registers <= 16 and not cpu.linked else {}
+
+
+def slice_of(k: int, panel: int, columns: int) -> int:
+    """The depth of a slice, of equal ones: what a tile reads of a panel stays in the first cache meanwhile."""
+    most = DEPTH_OF_PARTS if columns < panel and panel > LINE else DEPTH
+    return -(-k // -(-k // most))
+
+
+def lines_together(op: BrgemmOp, cpu: Cpu) -> int:
+    """How many lines use a panel before others do where a panel's taps do not fit into the second cache beside what is
+    fetched: as many as fit there with their left operand, in equal parts; else 0.
+    """
+    counts = op.tap_counts
+    k, panel = shape_of(op.b)[-2:]
+    whole = shared_lines(op)
+    if whole == 1 or not counts or not cpu.l2 or 4 * math.prod(counts) * k * panel <= cpu.l2 // 2:
+        return 0
+    step = strides_of(op.a.type)[-3 - len(counts)]
+    return -(-whole // -(-whole * step * 4 // (cpu.l2 // 2))) if is_known((step,)) else 0
+
+
 @template(BrgemmOp)
 class Brgemm(Template):
     """Products of a matrix and panels."""
 
     name = "brgemm"
-    entries = {"tile": 2, "depth": 1, "rows": 1, "panels": 1, "lines": 1}
+    entries = {"tile": 2, "depth": 1, "rows": 1, "panels": 1, "lines": 1, "taps": 1, "unroll": 1}
 
     def schedule(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Vectors of a tile divide a panel; all registers but those for b and one for a are sums."""
@@ -74,25 +111,27 @@ class Brgemm(Template):
             return {"tile": [m, whole], "depth": k, "panels": wide}
         vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, whole)
         rows = min((cpu.registers - vectors - 1) // vectors, 14)
+        if rows <= MOST_ADDRESSES and (lines := lines_together(op, cpu)) * m > rows:
+            taps = {"taps": 1} if op.tap_counts[0] > 1 else {}
+            return {"tile": [rows, vectors], "depth": k, "rows": m, "lines": lines, **taps, **unrolled(cpu)}
         lines = min(rows // m, shared_lines(op)) if m <= rows else 1
         if lines > 1:
-            return {"tile": [lines * m, vectors], "depth": k, "rows": m, "lines": lines}
+            return {"tile": [lines * m, vectors], "depth": k, "rows": m, "lines": lines, **unrolled(cpu)}
         rows = min(rows, m)
-        slices = -(-k // DEPTH) if op.taps is None else 1
-        depth = -(-k // slices)
+        depth = k if op.taps is not None else slice_of(k, panel, vectors * cpu.vector)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
-        return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m)}
+        return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled(cpu)}
 
     def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Where rows, depth or columns are known at run time only: tiles of the greatest height that there may be."""
         m, k = shape_of(op.a)[-2:]
         vectors = 2 if cpu.vector > 4 or cpu.registers < 32 else 4
         rows = min((cpu.registers - vectors - 1) // vectors, 14, most(m))
-        slices = -(-k // DEPTH) if op.taps is None and not isinstance(k, Size) else 1
-        depth = -(-most(k) // slices)
+        panel = shape_of(op.b)[-1]
+        depth = most(k) if op.taps is not None or isinstance(k, Size) else slice_of(k, panel, vectors * cpu.vector)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         whole = {} if isinstance(k, Size) else {"depth": depth}
-        return {"tile": [rows, vectors], **whole, "rows": min(block, most(m))}
+        return {"tile": [rows, vectors], **whole, "rows": min(block, most(m)), **unrolled(cpu)}
 
     def candidates(self, op: BrgemmOp, cpu: Cpu) -> list[dict[str, Any]]:
         """Lower and narrower tiles, shorter slices of depth, lines apart."""
@@ -109,7 +148,7 @@ class Brgemm(Template):
             for (rows, vectors), slices in product(tiles, (1, 2)):
                 depth = -(-k // slices) if op.taps is None else k
                 block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
-                found.append({"tile": [rows, vectors], "depth": depth, "rows": min(block, m)})
+                found.append({"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled(cpu)})
         distinct = [entry for number, entry in enumerate(found) if entry not in found[:number]]
         return [entry for entry in distinct if not self._why_not(op, cpu, entry)][:MOST_CANDIDATES]
 
@@ -123,6 +162,7 @@ class Brgemm(Template):
         m, k = shape_of(op.a)[-2:]
         (depth,), (wide,) = integers(op, "depth", (int(isinstance(k, Size)),)), integers(op, "panels", (1,))
         (block,), (lines,) = integers(op, "rows", (1,)), integers(op, "lines", (1,))
+        (taps,), (unroll,) = integers(op, "taps", (0,)), integers(op, "unroll", (1,))
         panel = shape_of(op.b)[-1]
         if isinstance(panel, Size):
             return "a panel has a number of columns that is known"
@@ -142,9 +182,15 @@ class Brgemm(Template):
         if lines > shared_lines(op):
             return f"{lines} lines of {shared_lines(op)} that share their panels"
         if lines > 1 and (
-            rows != lines * block or block != shape_of(op.a)[-2] or depth < shape_of(op.a)[-1] or wide > 1
+            rows > lines * block or block != shape_of(op.a)[-2] or depth < shape_of(op.a)[-1] or wide > 1
         ):
-            return "several lines are one tile: all of their rows, the whole depth, one panel"
+            return "several lines together: all of their rows, the whole depth, one panel"
+        if lines > 1 and MOST_ADDRESSES < rows < lines * block:
+            return f"a tile that goes over lines has up to {MOST_ADDRESSES} rows"
+        if taps not in (0, 1) or (taps and (op.taps is None or isinstance(k, Size) or depth < k or wide > 1)):
+            return "taps one after the other need taps, the whole depth, one panel"
+        if not 1 <= unroll <= MOST_UNROLLED:
+            return f"1 to {MOST_UNROLLED} steps of depth stand one after the other"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
         row, column = strides_of(op.b.type)[-2:]
@@ -160,7 +206,8 @@ class Brgemm(Template):
         """Extra operands, unless sums lie in c before they are read: between slices, and before a long body."""
         k = shape_of(op.a)[-1]
         (depth,) = integers(op, "depth", (k,))
-        return op.extra if at_least(depth, k) and is_light(op.body.block) else ()
+        (taps,) = integers(op, "taps", (0,))
+        return op.extra if at_least(depth, k) and not taps and is_light(op.body.block) else ()
 
     def in_place_always(self, op: BrgemmOp) -> Sequence[SSAValue]:
         """None: a schedule may put sums into c."""

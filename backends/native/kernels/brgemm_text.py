@@ -1,10 +1,9 @@
-"""The C of ``tile.brgemm``: register tiles, and the loops around them.
+"""The C of ``tile.brgemm``: the loops around its register tiles.
 
-A register tile is ``m`` rows by ``n`` vectors of columns: for each step of depth ``n`` loads, ``m`` broadcasts and
-``m n`` multiply-adds. Sums of a run of products are added to those before, which rest outside of the registers; between
-slices of depth they rest in c. Products of a batch that share their panels and have
-few rows are one tile together: panels are read once for all of its lines. While a panel is used, its tiles fetch the
-next one into the second cache, a part each.
+Units are pairs of a block of rows and a panel of columns, or several panels. Products of a batch that share their
+panels are lines of an image, say. Those that have few rows are one tile together. Where all taps of a panel are too
+much for the second cache, lines use a panel together, tap by tap, and their rows are shared out as those of one matrix.
+While a panel is used, its tiles fetch what is used next into the second cache, a part each.
 """
 
 from __future__ import annotations
@@ -12,19 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
-
 from etir.backends.native.cpu import Cpu
-from etir.backends.native.kernels.template import DECLARE, CFunction, body_function, integers, is_light
+from etir.backends.native.kernels.brgemm_tile import TileText
+from etir.backends.native.kernels.template import CFunction, body_function
 from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 FETCHED = 128 * 1024
 """Bytes of a right operand of which panels are fetched ahead."""
-RUN = 256
-"""Products that are summed before their sum is added to the others: the error of a sum grows with it, not with the
-depth.
-"""
 
 
 def shared_out(rows: int, most: int) -> tuple[int, int, int]:
@@ -41,46 +35,12 @@ def heights(most_rows: int) -> list[int]:
     return found
 
 
-Column = tuple[int, int, "int | str"]
-"""A vector of columns of a tile: its offset in c and in b, and how many lanes are there, a number or a name of C."""
-
-
-def _sum(row: int, column: int) -> str | int:
-    """The offset of a column in a row."""
-    return f"{row} + {column}" if isinstance(row, Size) else row + column
-
-
-class ProductText:
+class ProductText(TileText):
     """The C of one product."""
 
     def __init__(self, op: BrgemmOp, cpu: Cpu):
-        self.op, self.cpu = op, cpu
-        self.m, self.k = shape_of(op.a)[-2:]
-        self.n = shape_of(op.c)[-1]
-        self.panels, _, self.panel = shape_of(op.b)[-3:]
-        self.rows, self.vectors = integers(op, "tile", (1, 1))
-        (self.depth,) = integers(op, "depth", (self.k,))
-        (self.block,) = integers(op, "rows", (self.m,))
-        (self.wide,) = integers(op, "panels", (1,))
-        (self.lines,) = integers(op, "lines", (1,))
-        self.tap_counts = op.tap_counts
-        self.taps = math.prod(self.tap_counts)
-        depth = len(self.tap_counts)
-        self.tap_steps = list(
-            zip(
-                strides_of(op.a.type)[-2 - depth : -2],
-                strides_of(op.b.type)[-3 - depth : -3],
-                strict=True,
-            )
-        )
-        self.between, self.row = strides_of(op.b.type)[-3:-1]
-        self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
-        self.extra = [strides_of(e.type)[-2:] for e in op.extra]
-        self.slices = -(-self.k // self.depth)
-        self.light = is_light(op.body.block)
-        self.is_cut_late = isinstance(self.panels, Size)
+        super().__init__(op, cpu)
         self.passes = self._passes()
-        self.tiles: dict[str, str] = {}
 
     def _passes(self) -> int:
         """The tiles that use a panel before the next one is used; 0 where that is not fetched ahead."""
@@ -89,13 +49,15 @@ class ProductText:
             return 0
         if self.wide > 1 or bytes_ < FETCHED or self.cpu.l2 == 0 or not self.shares_panels():
             return 0
+        if self.cut_taps:
+            return 0 if self.panel & (self.panel - 1) else self.tiles_of_block()
         if not self.panels_outermost():
             return self.tiles_of_block()
         return self.tiles_of_block() * most(self.blocks() * math.prod(self.batch()))
 
     def tiles_of_block(self) -> int:
         """The tiles of a block of rows, or of lines."""
-        return 1 if self.lines > 1 else shared_out(self.block, self.rows)[0]
+        return shared_out(self.block * self.lines, self.rows)[0]
 
     def blocks(self) -> int:
         """The blocks of rows."""
@@ -175,7 +137,8 @@ class ProductText:
                 steps[-1] *= self.lines
             terms = "".join(f" + d{d} * {steps[d]}" for d in range(len(batch)) if steps[d])
             kind = "float*" if name == "c" else "const float*"
-            lines.append(f"    {kind} const {name} = p{i}{terms};")
+            taken = f"{name}_" if self.cut_taps and name in ("a", "b") else name
+            lines.append(f"    {kind} const {taken} = p{i}{terms};")
         return lines
 
     def _block(self, blocks: int) -> list[str]:
@@ -236,28 +199,36 @@ class ProductText:
         lines = []
         parts = self.panel // width
         if whole:
-            lines.append(f"if (group < {whole}) {{")
+            lines += [f"if (group < {whole}) {{", *self._taps_head()]
             for part in range(parts):
-                lines += self._rows(height, str(part * width), 1, width)
-            lines.append("}")
+                after = (part + 1) * width if part + 1 < parts else 0
+                lines += self._rows(height, str(part * width), 1, width, after=after)
+            lines += ["}", *["}"] * len(self.cut_taps)]
         if cut:
-            lines.append(f"if (group == {whole}) {{")
+            lines += [f"if (group == {whole}) {{", *self._taps_head()]
             if isinstance(cut, Size):
                 for part in range(parts):
                     there = f"{cut} - {part * width}"
                     lines += [f"if ({there} > 0)", *self._rows(height, str(part * width), 1, width, 0, there)]
             else:
-                for part in range(-(-cut // width)):
-                    lines += self._rows(height, str(part * width), 1, width, min(width, cut - part * width))
-            lines.append("}")
+                parts = -(-cut // width)
+                for part in range(parts):
+                    after = (part + 1) * width if part + 1 < parts else 0
+                    last = min(width, cut - part * width)
+                    lines += self._rows(height, str(part * width), 1, width, last, after=after)
+            lines += ["}", *["}"] * len(self.cut_taps)]
         return lines
 
-    def _rows(self, height: int, column: str, wide: int, width: int, last: int = 0, there: str = "") -> list[str]:
+    def _rows(
+        self, height: int, column: str, wide: int, width: int, last: int = 0, there: str = "", after: int = 0
+    ) -> list[str]:
         """Calls that do all rows of a block for one range of columns; ``last`` columns of the last panel are there, or
         the number ``there``, an expression of C.
         """
         lines: list[str] = ["{", "  long r = r0;"]
         offset = f"group * {self.wide * self.between} + p * {self.row}"
+        if self.passes and self.cut_taps:
+            lines.append(f"  const float* const next = {self._next(offset, after)};")
         if isinstance(height, Size):
             loops = [(f"  for (; r + {rows} <= r0 + rows; r += {rows})", rows) for rows in heights(self.rows)]
         else:
@@ -271,7 +242,13 @@ class ProductText:
                 f", e{i} + r * {row}" + (f" + {at}" if one else "") for i, (row, one) in enumerate(self.extra)
             )
             operands = f"a + r * {self.lda} + p, b + {offset} + {column}, c + r * {self.ldc} + {at}{extras}"
-            if self.passes:
+            if self.crosses:
+                extras = "".join(f", e{i}" + (f" + {at}" if one else "") for i, (_, one) in enumerate(self.extra))
+                operands = f"a + p, b + {offset} + {column}, c + {at}{extras}"
+            if self.passes and self.cut_taps:
+                share = -(-self.depth * self.panel // self.passes)
+                operands += f", next + ((r - r0 + {self.rows - 1}) / {self.rows} * {share} & -{self.panel})"
+            elif self.passes:
                 number = f"(r - r0) / {self.rows}"
                 if self.panels_outermost():
                     tiles, blocks = self.tiles_of_block(), self.blocks()
@@ -279,167 +256,30 @@ class ProductText:
                 share = -(-self.depth * self.panel // self.passes)
                 operands += f", b + {offset} + {self.between} + {number} * {share}"
             operands += f", depth, first, last{f', {there}' if there else ''}"
+            operands += ", r" if self.crosses else ""
             lines += [f"{loop} {name}({operands}{', sizes' if self.needs_sizes(name) else ''});"]
         return [*lines, "}"]
 
-    def needs_sizes(self, name: str) -> bool:
-        """Whether a tile is given the sizes of the call."""
-        return "<|" in self.tiles[name]
+    def _taps_head(self) -> list[str]:
+        """The head of the loop over the taps between which sums rest in c, if there is one."""
+        return [
+            line
+            for count, (a, b) in self.cut_taps
+            for line in (
+                f"for (long tap = 0; tap < {count}; ++tap) {{",
+                f"  const int first = tap == 0, last = tap == {count - 1};",
+                f"  const float* const a = a_ + tap * {a};",
+                f"  const float* const b = b_ + tap * {b};",
+            )
+        ]
 
-    def _tile(self, rows: int, wide: int, width: int, last: int, is_cut: bool = False) -> str:
-        """The function of a register tile, made when it is first asked for."""
-        name = f"@_{rows}x{wide}" + (f"_{last}" if last else "_some" if is_cut else "")
-        if name not in self.tiles:
-            lines = self._tile_lines(name, rows, wide, width, last, is_cut)
-            if any("<|" in line for line in lines):
-                lines[0] = lines[0].replace(") {", ", const int64_t* sizes) {")
-                lines.insert(1, f"  {DECLARE}")
-            self.tiles[name] = "\n".join(lines)
-        return name
-
-    def _tile_lines(self, name: str, rows: int, wide: int, width: int, last: int, is_cut: bool) -> list[str]:
-        lanes = self.cpu.vector
-        loops = [(n, steps) for n, steps in zip(self.tap_counts, self.tap_steps, strict=True) if n > 1]
-        columns: list[Column] = []  # offset in c, offset in b, lanes
-        for panel in range(wide):
-            there = last if last and panel == wide - 1 else min(width, self.panel)
-            if wide == 1 and not last:
-                there = width
-            for v in range(-(-there // lanes)):
-                at = panel * self.panel + v * lanes
-                count = f"l{v}" if is_cut else min(lanes, there - v * lanes)
-                columns.append((at, panel * self.between + v * lanes, count))
-        extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
-        ahead = ", const float* next" if self.passes else ""
-        parameters = f"const float* a, const float* b, float* c{extras}{ahead}, long depth, int first, int last"
-        parameters += ", long some" if is_cut else ""
-        out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
-        if is_cut:
-            for v in range(width // lanes):
-                left = f"some - {v * lanes}"
-                out.append(f"  const long l{v} = {left} < 0 ? 0 : {left} > {lanes} ? {lanes} : {left};")
-        sums = [(i, j) for i in range(rows) for j in range(len(columns))]
-        names = ", ".join(f"s{i}_{j}" for i, j in sums)
-        out.append(f"  vf {names};")
-        zeros = [f"    s{i}_{j} = vset(0.0f);" for i, j in sums]
-        out += zeros
-        level_of_run = self._run([count for count, _ in loops])
-        runs = -(-most(self.depth) // RUN)
-        end_of_run: list[str] = []
-        if level_of_run >= 0:
-            out.append("  vf " + ", ".join(f"t{i}_{j} = vset(0.0f)" for i, j in sums) + ";")
-            end_of_run = [*(f"    t{i}_{j} += s{i}_{j};" for i, j in sums), *zeros]
-        for level, (count, _) in enumerate(loops):
-            out.append(f"  for (long tap{level} = 0; tap{level} < {count}; ++tap{level}) {{")
-            out.append(f"  const float* const a{level} = a; const float* const b{level} = b;")
-            if self.passes:
-                out.append(f"  const float* const n{level} = next;")
-        if runs > 1:
-            run = -(-most(self.depth) // runs)
-            out.append(f"  for (long k0 = 0; k0 < depth; k0 += {run}) {{")
-            out.append(f"  const long k1 = k0 + {run} < depth ? k0 + {run} : depth;")
-            out.append("  for (long k = k0; k < k1; ++k) {")
-        else:
-            out.append("  for (long k = 0; k < depth; ++k) {")
-        load = f"vload_some(b + {{}}, {self.panel})" if self.panel < lanes else "vload(b + {})"
-        out += [f"    const vf w{j} = {load.format(column[1])};" for j, column in enumerate(columns)]
-        for i in range(rows):
-            products = " ".join(f"s{i}_{j} = vfma(s{i}_{j}, x{i}, w{j});" for j in range(len(columns)))
-            out.append(f"    const vf x{i} = vset(a[{self._at(self.op.a, i)}]); {products}")
-        if self.passes:
-            out.append(f"    __builtin_prefetch(next, 0, 2); next += {-(-self.panel // self.passes)};")
-        out += [f"    a += 1; b += {self.row};", "  }"]
-        if level_of_run == len(loops):
-            out += end_of_run
-        if runs > 1:
-            out.append("  }")
-        for level, (_, (a, b)) in reversed([*enumerate(loops)]):
-            out.append(f"  a = a{level} + {a}; b = b{level} + {b};")
-            if self.passes:
-                out.append(f"  next = n{level} + {b};")
-            out.append("  }")
-            if level_of_run == level:
-                out += end_of_run
-        if end_of_run:
-            out += [f"    s{i}_{j} = t{i}_{j};" for i, j in sums]
-        if self.slices == 1:
-            out.append("  (void)first; (void)last;")
-        else:
-            before = [self._load("c", self._at(self.op.c, i), 1, columns[j]) for i, j in sums]
-            out.append("  if (!first) {")
-            out += [f"    s{i}_{j} += {value};" for (i, j), value in zip(sums, before, strict=True)]
-            out.append("  }")
-        out += self._finish(rows, columns)
-        out.append("}")
-        return out
-
-    def _run(self, counts: Sequence[int]) -> int:
-        """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
-        make it no longer than ``RUN``; -1 where there is one run.
+    def _next(self, offset: str, after: int) -> str:
+        """What is read after a tap of some columns: it at the columns that begin with ``after``, or where there are
+        none the next tap, and after the last one the next panel, or this one again for the next item of the batch.
         """
-        length, level = most(self.depth), len(counts)
-        while level > 0 and length * counts[level - 1] <= RUN:
-            level -= 1
-            length *= counts[level]
-        return -1 if level == 0 and length <= RUN else level
-
-    def _finish(self, rows: int, columns: list[Column]) -> list[str]:
-        """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
-        sums = [(i, j) for i in range(rows) for j in range(len(columns))]
-        stores = [f"    {self._store(self._at(self.op.c, i), columns[j], f's{i}_{j}')}" for i, j in sums]
-        is_plain = len(list(self.op.body.block.ops)) == 1 and not self.extra
-        if is_plain:
-            return stores
-        lines: list[str] = []
-        if self.light:
-            for i, j in sums:
-                parts = [f"s{i}_{j}"] + [
-                    self._load(f"e{x}", self._at(e, i), one, columns[j])
-                    for x, (e, (_, one)) in enumerate(zip(self.op.extra, self.extra, strict=True))
-                ]
-                lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
-            lines = lines if self.slices == 1 else ["  if (last) {", *lines, "  }"]
-            return [*lines, *stores]
-        lines += stores
-        if self.slices > 1:
-            lines.append("  if (!last) return;")
-        lines_of = rows // self.m if self.lines > 1 else 1
-        if lines_of > 1:
-            starts = ["float* const c_ = c;", *(f"const float* const e{x}_ = e{x};" for x in range(len(self.extra)))]
-            lines.append(f"  {' '.join(starts)}")
-            lines.append(f"  for (long line = 0; line < {lines_of}; ++line) {{")
-            for name, operand in (("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))):
-                lines.append(f"    {name} = {name}_ + line * {strides_of(operand.type)[-3]};")
-        lines.append(f"  for (long i = 0; i < {rows // lines_of}; ++i) {{")
-        for column in columns:
-            parts = [self._load("c", 0, 1, column)] + [
-                self._load(f"e{x}", 0, one, column) for x, (_, one) in enumerate(self.extra)
-            ]
-            result = f"@_body({', '.join(parts)})"
-            lines.append(f"    {self._store(0, column, result)}")
-        steps = "".join(f" e{x} += {row};" for x, (row, _) in enumerate(self.extra) if row)
-        lines += [f"    c += {self.ldc};{steps}", "  }"]
-        return [*lines, "  }"] if lines_of > 1 else lines
-
-    def _at(self, operand: SSAValue, row: int) -> int:
-        """The floats from the first row of a tile to another one, of an operand."""
-        strides = strides_of(operand.type)
-        if self.lines == 1:
-            return row * strides[-2]
-        return row // self.m * strides[self._line_dim(operand)] + row % self.m * strides[-2]
-
-    def _line_dim(self, operand: SSAValue) -> int:
-        """The dim of lines: that of the batch which lies innermost, before the taps."""
-        return -3 - (len(self.tap_counts) if operand is self.op.a else 0)
-
-    def _load(self, name: str, row: int, one: int, column: Column) -> str:
-        if not one:
-            return f"vset({name}[{row}])"
-        at = _sum(row, column[0])
-        whole = column[2] == self.cpu.vector
-        return f"vload({name} + {at})" if whole else f"vload_some({name} + {at}, {column[2]})"
-
-    def _store(self, row: int, column: Column, value: str) -> str:
-        at = _sum(row, column[0])
-        whole = column[2] == self.cpu.vector
-        return f"vstore(c + {at}, {value});" if whole else f"vstore_some(c + {at}, {value}, {column[2]});"
+        if after:
+            return f"b + {offset} + {after}"
+        ((_, (_, tap)),) = self.cut_taps
+        items = math.prod(self.batch())
+        panel = str(self.between) if items == 1 else f"(number == {items - 1} ? {self.between} : 0)"
+        return f"last ? b_ + {offset} + {panel} : b + {offset} + {tap}"

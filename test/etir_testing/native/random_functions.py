@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from xdsl.dialects import math as log_ops
@@ -476,10 +476,3 @@ def _add_maps(function: Function, x: int, bodies: Sequence[Callable[[Body, SSAVa
         region = body_of(1)
         region.block.add_op(YieldOp(make(Body(region.block, {}), region.block.args[0])))
         function.step(shape, lambda of, out, r=region: MapOp(out, [of(x)], r.clone()))
-
-
-FILLS: Mapping[str, Callable[..., None]] = {
-    "products": products, "maps": maps, "rows": rows, "windows": windows, "reductions": reductions, "loops": loops,
-    "row_loops": row_loops,
-}  # fmt: skip
-"""By name; each is given a function and how many of its operations it adds."""

@@ -76,6 +76,9 @@ def tiled(schedule: str) -> FuncOp:
         ("tile = [4, 3], depth = 20, rows = 30", "do not divide a panel"),
         ("tile = [0, 2], depth = 20, rows = 30", "positive"),
         ("tile = [2, 1], depth = 20, rows = 30, panels = 2", "whole panels"),
+        ("tile = [2, 1], depth = 20, rows = 30, lines = 2", "share their panels"),
+        ("tile = [2, 1], depth = 20, rows = 30, taps = 1", "need taps"),
+        ("tile = [2, 1], depth = 20, rows = 30, unroll = 17", "1 to 16 steps"),
     ],
 )
 def test_schedules_that_a_processor_cannot_do(schedule: str, reason: str) -> None:

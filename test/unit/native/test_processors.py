@@ -14,8 +14,9 @@ from etir.backends.native.kernels.brgemm import panel_of
 from etir.emit.pte.reader import read_pte
 
 from etir_testing.native.emulated import EMULATORS, EmulatedCode
+from etir_testing.native.fills import FILLS
 from etir_testing.native.images import Code, here, meaning
-from etir_testing.native.random_functions import FILLS, Function, special_numbers, whole_range
+from etir_testing.native.random_functions import Function, special_numbers, whole_range
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from etir_testing.native.fills import FILLS
 from etir_testing.native.images import Code, here, meaning
-from etir_testing.native.random_functions import FILLS, Function, long_sums, special_numbers, whole_range
+from etir_testing.native.random_functions import Function, long_sums, special_numbers, whole_range
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

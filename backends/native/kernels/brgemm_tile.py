@@ -1,0 +1,304 @@
+"""The C of a register tile of ``tile.brgemm``.
+
+A register tile is ``m`` rows by ``n`` vectors of columns: for each step of depth ``n`` loads, ``m`` broadcasts and
+``m n`` multiply-adds. Where there are few registers several steps stand one after the other, since the loop's own
+instructions would be a sixth of all. Sums of a run of products are added to those before, which rest outside of the
+registers; between slices of depth, and of taps, they rest in c.
+
+Rows of a tile lie at one distance, or go on in the next lines of an image: their places are then computed when a tile
+starts, and are in general registers while it runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.template import DECLARE, integers, is_light
+from etir.backends.native.sizes import Size, is_known, most
+from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
+
+LINE = 16
+"""Floats of a line of a cache."""
+RUN = 256
+"""Products that are summed before their sum is added to the others: the error of a sum grows with it, not with the
+depth.
+"""
+
+Column = tuple[int, int, "int | str"]
+"""A vector of columns of a tile: its offset in c and in b, and how many lanes are there, a number or a name of C."""
+
+
+def _sum(row: int | str, column: int) -> str | int:
+    """The offset of a column in a row."""
+    return f"{row} + {column}" if isinstance(row, (Size, str)) else row + column
+
+
+class TileText:
+    """The register tiles of one product, as functions of C, which are made when they are first asked for.
+
+    ``passes`` is how many tiles use a panel before the next one is used, each of which fetches a part of that; 0 where
+    nothing is fetched ahead.
+    """
+
+    def __init__(self, op: BrgemmOp, cpu: Cpu):
+        self.op, self.cpu = op, cpu
+        self.m, self.k = shape_of(op.a)[-2:]
+        self.n = shape_of(op.c)[-1]
+        self.panels, _, self.panel = shape_of(op.b)[-3:]
+        self.rows, self.vectors = integers(op, "tile", (1, 1))
+        (self.depth,) = integers(op, "depth", (self.k,))
+        (self.block,) = integers(op, "rows", (self.m,))
+        (self.wide,) = integers(op, "panels", (1,))
+        (self.lines,), (self.unroll,) = integers(op, "lines", (1,)), integers(op, "unroll", (1,))
+        counts = op.tap_counts
+        self.taps = math.prod(counts)
+        depth = len(counts)
+        steps = zip(strides_of(op.a.type)[-2 - depth : -2], strides_of(op.b.type)[-3 - depth : -3], strict=True)
+        taps = list(zip(counts, steps, strict=True))
+        cut = int(bool(integers(op, "taps", (0,))[0]))
+        self.cut_taps, self.tap_loops = taps[:cut], taps[cut:]
+        self.crosses = self.lines > 1 and self.rows < self.lines * self.m
+        self.between, self.row = strides_of(op.b.type)[-3:-1]
+        self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
+        self.extra = [strides_of(e.type)[-2:] for e in op.extra]
+        self.slices = -(-self.k // self.depth)
+        self.is_sliced = self.slices != 1 or bool(self.cut_taps)
+        self.light = is_light(op.body.block)
+        self.is_cut_late = isinstance(self.panels, Size)
+        self.passes = 0
+        self.tiles: dict[str, str] = {}
+
+    def needs_sizes(self, name: str) -> bool:
+        """Whether a tile is given the sizes of the call."""
+        return "<|" in self.tiles[name]
+
+    def _tile(self, rows: int, wide: int, width: int, last: int, is_cut: bool = False) -> str:
+        """The function of a register tile, made when it is first asked for."""
+        name = f"@_{rows}x{wide}" + (f"_{last}" if last else "_some" if is_cut else "")
+        if name not in self.tiles:
+            lines = self._tile_lines(name, rows, wide, width, last, is_cut)
+            if any("<|" in line for line in lines):
+                lines[0] = lines[0].replace(") {", ", const int64_t* sizes) {")
+                lines.insert(1, f"  {DECLARE}")
+            self.tiles[name] = "\n".join(lines)
+        return name
+
+    def _tile_lines(self, name: str, rows: int, wide: int, width: int, last: int, is_cut: bool) -> list[str]:
+        lanes = self.cpu.vector
+        loops = [(n, steps) for n, steps in self.tap_loops if n > 1]
+        columns: list[Column] = []  # offset in c, offset in b, lanes
+        for panel in range(wide):
+            there = last if last and panel == wide - 1 else min(width, self.panel)
+            if wide == 1 and not last:
+                there = width
+            for v in range(-(-there // lanes)):
+                at = panel * self.panel + v * lanes
+                count = f"l{v}" if is_cut else min(lanes, there - v * lanes)
+                columns.append((at, panel * self.between + v * lanes, count))
+        extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
+        ahead = ", const float* next" if self.passes else ""
+        parameters = f"const float* a, const float* b, float* c{extras}{ahead}, long depth, int first, int last"
+        parameters += ", long some" if is_cut else ""
+        parameters += ", long r" if self.crosses else ""
+        out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
+        if self.crosses:
+            out.append(f"  const long row0 = {self._place(self.op.a, 'r')};")
+            out += [f"  const long row{i} = {self._place(self.op.a, f'(r + {i})')} - row0;" for i in range(1, rows)]
+            out.append("  a += row0;")
+        if is_cut:
+            for v in range(width // lanes):
+                left = f"some - {v * lanes}"
+                out.append(f"  const long l{v} = {left} < 0 ? 0 : {left} > {lanes} ? {lanes} : {left};")
+        sums = [(i, j) for i in range(rows) for j in range(len(columns))]
+        names = ", ".join(f"s{i}_{j}" for i, j in sums)
+        out.append(f"  vf {names};")
+        zeros = [f"    s{i}_{j} = vset(0.0f);" for i, j in sums]
+        out += zeros
+        if self.passes and self.cut_taps:
+            out.append("  long ahead = 0;")
+        level_of_run = self._run([count for count, _ in loops])
+        runs = -(-most(self.depth) // RUN)
+        end_of_run: list[str] = []
+        if level_of_run >= 0:
+            out.append("  vf " + ", ".join(f"t{i}_{j} = vset(0.0f)" for i, j in sums) + ";")
+            end_of_run = [*(f"    t{i}_{j} += s{i}_{j};" for i, j in sums), *zeros]
+        for level, (count, _) in enumerate(loops):
+            out.append(f"  for (long tap{level} = 0; tap{level} < {count}; ++tap{level}) {{")
+            out.append(f"  const float* const a{level} = a; const float* const b{level} = b;")
+            if self.passes and not self.cut_taps:
+                out.append(f"  const float* const n{level} = next;")
+        end = "depth"
+        if runs > 1:
+            run = -(-most(self.depth) // (runs * self.unroll)) * self.unroll
+            out.append(f"  for (long k0 = 0; k0 < depth; k0 += {run}) {{")
+            out.append(f"  const long k1 = k0 + {run} < depth ? k0 + {run} : depth;")
+            end = "k1"
+        out.append(f"  long k = {'k0' if runs > 1 else '0'};")
+        step = [self._step(rows, width, columns, number) for number in range(self.unroll)]
+        if self.unroll > 1:
+            out.append(f"  for (; k + {self.unroll} <= {end}; k += {self.unroll}) {{")
+            out += [line for lines in step for line in ("    {", *lines, "    }")]
+            out += [*self._fetch(width, self.unroll), f"    a += {self.unroll}; b += {self.unroll * self.row};", "  }"]
+        if self.unroll == 1 or not is_known((self.k,)) or self.k % self.unroll or self.depth % self.unroll:
+            out += [f"  for (; k < {end}; ++k) {{", *step[0]]
+            out += [*self._fetch(width, 1), f"    a += 1; b += {self.row};", "  }"]
+        if level_of_run == len(loops):
+            out += end_of_run
+        if runs > 1:
+            out.append("  }")
+        for level, (_, (a, b)) in reversed([*enumerate(loops)]):
+            out.append(f"  a = a{level} + {a}; b = b{level} + {b};")
+            if self.passes and not self.cut_taps:
+                out.append(f"  next = n{level} + {b};")
+            out.append("  }")
+            if level_of_run == level:
+                out += end_of_run
+        if end_of_run:
+            out += [f"    s{i}_{j} = t{i}_{j};" for i, j in sums]
+        if not self.is_sliced:
+            out.append("  (void)first; (void)last;")
+        else:
+            before = [self._load("c", self._at(self.op.c, i), 1, columns[j]) for i, j in sums]
+            out.append("  if (!first) {")
+            out += [f"    s{i}_{j} += {value};" for (i, j), value in zip(sums, before, strict=True)]
+            out.append("  }")
+        out += self._finish(rows, columns)
+        out.append("}")
+        return out
+
+    def _step(self, rows: int, width: int, columns: list[Column], number: int) -> list[str]:
+        """The multiply-adds of a step of depth, of which several stand one after the other."""
+        load = f"vload_some(b + {{}}, {self.panel})" if self.panel < self.cpu.vector else "vload(b + {})"
+        at = number * self.row
+        out = [f"    const vf w{j} = {load.format(_sum(column[1], at))};" for j, column in enumerate(columns)]
+        for i in range(rows):
+            products = " ".join(f"s{i}_{j} = vfma(s{i}_{j}, x{i}, w{j});" for j in range(len(columns)))
+            out.append(f"    const vf x{i} = vset(a[{_sum(self._row_of_a(i), number)}]); {products}")
+        return out
+
+    def _fetch(self, width: int, steps: int) -> list[str]:
+        """What so many steps of depth fetch of the panel that is used next: lines of 16 floats."""
+        floats = steps * -(-self.panel // self.passes) if self.passes else 0
+        if not floats:
+            return []
+        if not self.cut_taps:
+            lines = " ".join(
+                f"__builtin_prefetch(next + {at}, 0, 2);" for at in range(0, floats if steps > 1 else 1, LINE)
+            )
+            return [f"    {lines} next += {floats};"]
+        rows = range(0, floats, self.panel)
+        lines = [
+            f"    __builtin_prefetch(next + (ahead & -{self.panel}) + {row + column}, 0, 2);"
+            for row in rows
+            for column in range(0, width, LINE)
+        ]
+        return [*lines, f"    ahead += {floats};"]
+
+    def _run(self, counts: Sequence[int]) -> int:
+        """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
+        make it no longer than ``RUN``; -1 where there is one run.
+        """
+        length, level = most(self.depth), len(counts)
+        while level > 0 and length * counts[level - 1] <= RUN:
+            level -= 1
+            length *= counts[level]
+        return -1 if level == 0 and length <= RUN else level
+
+    def _finish(self, rows: int, columns: list[Column]) -> list[str]:
+        """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
+        sums = [(i, j) for i in range(rows) for j in range(len(columns))]
+        stores = [f"    {self._store(self._at(self.op.c, i), columns[j], f's{i}_{j}')}" for i, j in sums]
+        is_plain = len(list(self.op.body.block.ops)) == 1 and not self.extra
+        if is_plain:
+            return stores
+        lines: list[str] = []
+        if self.light:
+            for i, j in sums:
+                parts = [f"s{i}_{j}"] + [
+                    self._load(f"e{x}", self._at(e, i), one, columns[j])
+                    for x, (e, (_, one)) in enumerate(zip(self.op.extra, self.extra, strict=True))
+                ]
+                lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
+            lines = ["  if (last) {", *lines, "  }"] if self.is_sliced else lines
+            return [*lines, *stores]
+        lines += stores
+        if self.is_sliced:
+            lines.append("  if (!last) return;")
+        if self.crosses:
+            return [*lines, *self._body_of_rows(rows, columns)]
+        lines_of = rows // self.m if self.lines > 1 else 1
+        if lines_of > 1:
+            starts = ["float* const c_ = c;", *(f"const float* const e{x}_ = e{x};" for x in range(len(self.extra)))]
+            lines.append(f"  {' '.join(starts)}")
+            lines.append(f"  for (long line = 0; line < {lines_of}; ++line) {{")
+            for name, operand in (("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))):
+                lines.append(f"    {name} = {name}_ + line * {strides_of(operand.type)[-3]};")
+        lines.append(f"  for (long i = 0; i < {rows // lines_of}; ++i) {{")
+        for column in columns:
+            parts = [self._load("c", 0, 1, column)] + [
+                self._load(f"e{x}", 0, one, column) for x, (_, one) in enumerate(self.extra)
+            ]
+            result = f"@_body({', '.join(parts)})"
+            lines.append(f"    {self._store(0, column, result)}")
+        steps = "".join(f" e{x} += {row};" for x, (row, _) in enumerate(self.extra) if row)
+        lines += [f"    c += {self.ldc};{steps}", "  }"]
+        return [*lines, "  }"] if lines_of > 1 else lines
+
+    def _body_of_rows(self, rows: int, columns: list[Column]) -> list[str]:
+        """The body in a loop over the rows of a tile that crosses lines."""
+        operands = [("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))]
+        lines = [f"  for (long i = 0; i < {rows}; ++i) {{"]
+        for name, operand in operands:
+            const = "" if name == "c" else "const "
+            lines.append(f"    {const}float* const {name}_ = {name} + {self._place(operand, '(r + i)')};")
+        for column in columns:
+            parts = [self._load("c_", 0, 1, column)] + [
+                self._load(f"e{x}_", 0, one, column) for x, (_, one) in enumerate(self.extra)
+            ]
+            lines.append(f"    {self._store(0, column, f'@_body({chr(44).join(parts)})', 'c_')}")
+        return [*lines, "  }"]
+
+    def _place(self, operand: SSAValue, row: str) -> str:
+        """The floats from the first row of the lines to row ``row`` of all of them, an expression of C."""
+        strides = strides_of(operand.type)
+        line, step = strides[self._line_dim(operand)], strides[-2]
+        return f"({row} / {self.m} * {line} + {row} % {self.m} * {step})" if line or step else "0"
+
+    def _at(self, operand: SSAValue, row: int) -> int | str:
+        """The floats to a row of a tile, of an operand: from the tile's first one, or from that of the lines."""
+        if self.crosses:
+            return self._place(operand, f"(r + {row})")
+        return self._fixed(operand, row)
+
+    def _row_of_a(self, row: int) -> int | str:
+        """The floats from the first row of a tile to another one, of the left operand."""
+        if self.crosses:
+            return f"row{row}" if row else 0
+        return self._fixed(self.op.a, row)
+
+    def _fixed(self, operand: SSAValue, row: int) -> int:
+        """The floats from the first row of a tile to another one, of an operand."""
+        strides = strides_of(operand.type)
+        if self.lines == 1:
+            return row * strides[-2]
+        return row // self.m * strides[self._line_dim(operand)] + row % self.m * strides[-2]
+
+    def _line_dim(self, operand: SSAValue) -> int:
+        """The dim of lines: that of the batch which lies innermost, before the taps."""
+        return -3 - (len(self.op.tap_counts) if operand is self.op.a else 0)
+
+    def _load(self, name: str, row: int | str, one: int, column: Column) -> str:
+        if not one:
+            return f"vset({name}[{row}])"
+        at = _sum(row, column[0])
+        whole = column[2] == self.cpu.vector
+        return f"vload({name} + {at})" if whole else f"vload_some({name} + {at}, {column[2]})"
+
+    def _store(self, row: int | str, column: Column, value: str, name: str = "c") -> str:
+        at = _sum(row, column[0])
+        whole = column[2] == self.cpu.vector
+        return f"vstore({name} + {at}, {value});" if whole else f"vstore_some({name} + {at}, {value}, {column[2]});"

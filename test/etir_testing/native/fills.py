@@ -1,0 +1,14 @@
+"""What random functions of ``tile`` are made of, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from etir_testing.native.random_functions import loops, maps, products, reductions, row_loops, rows, windows
+from etir_testing.native.random_lines import lines
+
+FILLS: Mapping[str, Callable[..., None]] = {
+    "products": products, "maps": maps, "rows": rows, "windows": windows, "lines": lines, "reductions": reductions,
+    "loops": loops, "row_loops": row_loops,
+}  # fmt: skip
+"""Each is given a function and how many of its operations it adds."""
