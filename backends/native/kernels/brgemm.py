@@ -48,6 +48,12 @@ UNROLL = 4
 MOST_UNROLLED = 16
 MOST_ADDRESSES = 8
 """Rows of a tile whose places are in general registers, as where it goes over lines: x86-64 has sixteen."""
+LOW = 0.7
+"""Rows that tiles have of those that they could have, where lines are taken together."""
+ROWS_OF_WHOLE = 64
+"""So many rows of the left operand with their whole depth, beside a panel in the second cache, spare the sums their way
+to the result and back after each slice.
+"""
 MOST_CANDIDATES = 8
 
 
@@ -78,17 +84,26 @@ def slice_of(k: int, panel: int, columns: int) -> int:
     return -(-k // -(-k // most))
 
 
-def lines_together(op: BrgemmOp, cpu: Cpu) -> int:
-    """How many lines use a panel before others do where a panel's taps do not fit into the second cache beside what is
-    fetched: as many as fit there with their left operand, in equal parts; else 0.
+def lines_together(op: BrgemmOp, cpu: Cpu, rows: int) -> int:
+    """How many lines use a panel before others do, as rows of one matrix; 0 where each is a product of its own.
+
+    They do where a panel's taps do not fit into the second cache beside what is fetched, and where tiles of up to
+    ``rows`` rows would be low: seven are four and three. As many as fit into half of that cache with what one tap reads
+    of the left operand, in equal parts.
     """
-    counts = op.tap_counts
-    k, panel = shape_of(op.b)[-2:]
-    whole = shared_lines(op)
-    if whole == 1 or not counts or not cpu.l2 or 4 * math.prod(counts) * k * panel <= cpu.l2 // 2:
+    counts, whole = op.tap_counts, shared_lines(op)
+    m, k = shape_of(op.a)[-2:]
+    if whole == 1 or not cpu.l2:
         return 0
-    step = strides_of(op.a.type)[-3 - len(counts)]
-    return -(-whole // -(-whole * step * 4 // (cpu.l2 // 2))) if is_known((step,)) else 0
+    is_large = bool(counts) and 4 * math.prod(counts) * k * shape_of(op.b)[-1] > cpu.l2 // 2
+    tiles = -(-m // rows)
+    if not is_large and (m <= rows or m >= tiles * rows * LOW):
+        return 0
+    strides = strides_of(op.a.type)
+    line = (m - 1) * strides[-2] + k
+    if not is_known((line,)):
+        return 0
+    return -(-whole // -(-whole * line * 4 // (cpu.l2 // 2)))
 
 
 @template(BrgemmOp)
@@ -111,8 +126,8 @@ class Brgemm(Template):
             return {"tile": [m, whole], "depth": k, "panels": wide}
         vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, whole)
         rows = min((cpu.registers - vectors - 1) // vectors, 14)
-        if rows <= MOST_ADDRESSES and (lines := lines_together(op, cpu)) * m > rows:
-            taps = {"taps": 1} if op.tap_counts[0] > 1 else {}
+        if rows <= MOST_ADDRESSES and (lines := lines_together(op, cpu, rows)) * m > rows:
+            taps = {"taps": 1} if op.taps is not None and op.tap_counts[0] > 1 else {}
             return {"tile": [rows, vectors], "depth": k, "rows": m, "lines": lines, **taps, **unrolled(cpu)}
         lines = min(rows // m, shared_lines(op)) if m <= rows else 1
         if lines > 1:
@@ -120,6 +135,9 @@ class Brgemm(Template):
         rows = min(rows, m)
         depth = k if op.taps is not None else slice_of(k, panel, vectors * cpu.vector)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
+        whole = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
+        if depth < k and depth <= DEPTH_OF_PARTS and min(whole, m) >= ROWS_OF_WHOLE:
+            depth, block = k, whole
         return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled(cpu)}
 
     def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:

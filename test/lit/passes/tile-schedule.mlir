@@ -16,7 +16,7 @@ func.func @f(%x: memref<197x768xf32>, %w: memref<96x768x32xf32>, %y: memref<197x
 // CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 384 : i64, rows = 197 : i64}
 // CHECK:     schedule {tile = [9 : i64, 1 : i64], depth = 768 : i64, rows = 197 : i64}
 // A step of depth is short where there are few registers: several stand one after the other.
-// AVX2:      schedule {tile = [6 : i64, 2 : i64], depth = 256 : i64, rows = 197 : i64, unroll = 4 : i64}
+// AVX2:      schedule {tile = [6 : i64, 2 : i64], depth = 768 : i64, rows = 66 : i64, unroll = 4 : i64}
 
 // The taps of a panel take 590 kB: seven lines use it together, a tap after the other, and tiles go over lines.
 func.func @lines(%x: memref<1x7x3x7x1536xf32, strided<[41472, 4608, 4608, 512, 1]>>, %w: memref<1x7x3x16x1536x32xf32, strided<[0, 0, 786432, 49152, 32, 1]>>, %y: memref<1x7x7x512xf32>) attributes {native.outputs = 1 : i64} {
