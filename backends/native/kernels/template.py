@@ -192,6 +192,10 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
     if isinstance(op, arith.ConstantOp):
         assert isinstance(op.value, FloatAttr)
         return f"vset({float_text(op.value.value.data)})"
+    if (minus := _minus_exponent(op)) is not None:
+        return f"(vset(1.0f) + vexp_minus({names[minus]}))"
+    if (parts := _sigmoid_product(op)) is not None:
+        return f"({names[parts[0]]} / {names[parts[1]]})"
     if type(op) in _BINARY:
         return _BINARY[type(op)].format(*operands)
     if type(op) in _UNARY:
@@ -207,6 +211,31 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
     if isinstance(op, arith.SelectOp):
         return f"vselect({operands[0]}, {operands[1]}, {operands[2]})"
     raise NotImplementedError(op.name)
+
+
+def _minus_exponent(op: Operation) -> SSAValue | None:
+    """The x of 1 + e^-x."""
+    if not isinstance(op, arith.AddfOp):
+        return None
+    for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        exponential = other.owner
+        if _number(one) == 1.0 and isinstance(exponential, math.ExpOp):
+            negated = exponential.operand.owner
+            return negated.operand if isinstance(negated, arith.NegfOp) else None
+    return None
+
+
+def _sigmoid_product(op: Operation) -> tuple[SSAValue, SSAValue] | None:
+    """The y and 1 + e^-x of y (1 / (1 + e^-x)): one division says it, and is rounded once."""
+    if not isinstance(op, arith.MulfOp):
+        return None
+    for factor, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        divided = other.owner
+        if isinstance(divided, arith.DivfOp) and _number(divided.lhs) == 1.0:
+            below = divided.rhs.owner
+            if isinstance(below, Operation) and _minus_exponent(below) is not None:
+                return factor, divided.rhs
+    return None
 
 
 def _number(value: SSAValue) -> float | None:

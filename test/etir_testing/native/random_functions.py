@@ -452,7 +452,8 @@ def whole_range() -> tuple[FuncOp, np.ndarray]:
     function.inputs[x] = (given.shape, (1,), given)
     kinds = (log_ops.ExpOp, log_ops.ExpM1Op, log_ops.LogOp, log_ops.Log1pOp, log_ops.TanhOp, log_ops.ErfOp)
     bodies: list[Callable[[Body, SSAValue], SSAValue]] = [lambda b, v, kind=kind: b.make(kind, v) for kind in kinds]
-    _add_maps(function, x, [*bodies, lambda b, v: b.sigmoid(v), lambda b, v: b.make(log_ops.SqrtOp, v)])
+    bodies += [lambda b, v: b.sigmoid(v), lambda b, v: b.mul(v, b.sigmoid(v)), lambda b, v: b.make(log_ops.SqrtOp, v)]
+    _add_maps(function, x, bodies)
     return function.build(), given
 
 
