@@ -133,7 +133,9 @@ class Brgemm(Template):
         if lines > 1:
             return {"tile": [lines * m, vectors], "depth": k, "rows": m, "lines": lines, **unrolled(cpu)}
         rows = min(rows, m)
-        depth = k if op.taps is not None else slice_of(k, panel, vectors * cpu.vector)
+        # A window of one row (an image with lines of its own) is a product; measured on processors with few registers.
+        is_plain = op.taps is None or (math.prod(op.tap_counts) == 1 and bool(unrolled(cpu)))
+        depth = slice_of(k, panel, vectors * cpu.vector) if is_plain else k
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         whole = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
         if depth < k and depth <= DEPTH_OF_PARTS and min(whole, m) >= ROWS_OF_WHOLE:
