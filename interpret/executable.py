@@ -341,11 +341,16 @@ class ExecutableMethod:
         elif kernel == "etir::check_size":
             dim, low, high, step, text = (self._value(item) for item in items[1:])
             size = self._value(items[0]).shape[dim]
-            if not low <= size <= high or (size - low) % step:
+            if not _is_among(size, low, high, step):
                 raise E1002.error(f"dim {dim} of an input has a size of {size}: {text}")
+        elif kernel == "etir::check_number":
+            number, low, high, step, text = (self._value(item) for item in items)
+            # Of a float or a bool nothing is said, as on the runtime: the instruction stands for that the input varies.
+            if type(number) is int and not _is_among(number, low, high, step):
+                raise E1002.error(f"an input is {number}: {text}")
         elif kernel == "etir::check":
             if not self._value(items[0]):
-                raise E1002.error(f"what the program asserts of its inputs does not hold: {items[1]}")
+                raise E1002.error(f"what the program asserts of its inputs does not hold: {self._value(items[1])}")
         else:
             self._kernel(kernel, items)
 
@@ -450,6 +455,11 @@ def _size(type: TensorType[Any]) -> int:
     for dim in type.get_shape():
         size *= dim
     return size
+
+
+def _is_among(number: int, low: int, high: int, step: int) -> bool:
+    """Whether a number is one of ``low``, ``low + step``, ... up to ``high``."""
+    return low <= number <= high and (step <= 1 or (number - low) % step == 0)
 
 
 def _permuted(tensor: Any, order: Sequence[int]) -> Any:

@@ -96,6 +96,30 @@ def test_a_loop_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.ids == ("E1005",) and "the method ran 100 instructions" in str(error)
 
 
+CHECKED = """
+et.method @forward pools [0] {
+  %n = et.scalar 0 : i64
+  %r = et.scalar 0.0 : f64
+  %b = et.scalar false
+  et.inputs %n, %r, %b
+  et.call "etir::check_number"(%n, -4, 9223372036854775807, 3, "input 'n' is 3*k - 4")
+  et.call "etir::check_number"(%r, 0, 0, 1, "input 'r'")
+  et.call "etir::check_number"(%b, 7, 7, 1, "input 'b'")
+  et.return %n
+}
+"""
+
+
+@pytest.mark.parametrize(("number", "fits"), [(-4, True), (2, True), (-7, False), (0, False), (2**63 - 1, False)])
+def test_numbers_that_a_program_checks(number: int, fits: bool) -> None:
+    """As on the runtime: integers are among ``low``, ``low + step``, ... up to ``high``; others are not looked at."""
+    if fits:
+        assert run_module(parse_module(CHECKED), [number, 2.5, True], evaluator="numpy") == [number]
+        return
+    error = refused(CHECKED, [number, 2.5, True])
+    assert error.ids == ("E1002",) and f"an input is {number}: input 'n' is 3*k - 4" in str(error)
+
+
 SUM_TO_INTEGERS = """
 et.method @forward pools [0, 48] {
   %x = et.buffer at <1, 0> : tensor<3xf32>
