@@ -59,7 +59,6 @@ _RUNTIMES_OF = {
     "threads": ("etir",),
     "native": ("etir",),
     "load_library": ("etir",),
-    "data": ("etir", "stock"),
     "repeat": ("etir", "stock"),
     "etdump": ("etir", "stock"),
     "values": ("etir", "stock"),
@@ -253,6 +252,11 @@ def _runtime(arguments: argparse.Namespace) -> str:
         raise usage_error(f"--repeat {arguments.repeat}: it is a number from 1 on")
     given = [name for name in _RUNTIMES_OF if getattr(arguments, name) not in (None, False, [])]
     if not arguments.input.endswith(".pte"):
+        if arguments.data:
+            raise usage_error(
+                f"--data is for .pte files, '{arguments.input}' is text",
+                help="pass the bytes of its weights with --weights, or leave the option out",
+            )
         if asked in ("etir", "stock"):
             raise usage_error(f"--runtime {asked} executes .pte files, '{arguments.input}' is interpreted")
         asked = "interpreter"
@@ -401,7 +405,7 @@ def _load(arguments: argparse.Namespace, console: Console) -> ModuleOp:
     if arguments.input.endswith(".pte"):
         from etir.tools.files import read_pte_module
 
-        return read_pte_module(arguments.input)
+        return read_pte_module(arguments.input, arguments.data)
     from etir.dialects.payloads import require_payloads
     from etir.tools.context import ToolContext
     from etir.tools.files import read_module

@@ -18,6 +18,7 @@ from etir.emit.pte.reader import read_pte
 from etir.runtime import is_available
 from etir.tools import et_run
 
+from etir_testing.nightly import cases
 from etir_testing.runtime.stock_programs import method_of, random_inputs, stock_program
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="etir's native runtime is not installed")
@@ -91,10 +92,45 @@ def test_wrong_options(
     assert message in capsys.readouterr().err
 
 
+def with_weights_outside(folder: Path) -> tuple[np.ndarray[Any, Any], str, str, str]:
+    """What a program gives, its file beside its inputs, and the option that names the file of its weights."""
+    torch.manual_seed(0)
+    module, x = torch.nn.Linear(3, 2).eval(), torch.ones(4, 3)
+    etir.compile(torch.export.export(module, (x,)), external_weights={"weights": ()}).save(folder / "m.pte")
+    np.savez(folder / "x.npz", x.numpy())
+    return module(x).detach().numpy(), str(folder / "m.pte"), "--data", str(folder / "weights.ptd")
+
+
+@pytest.mark.parametrize("runtime", et_run.RUNTIMES)
+def test_files_of_weights_are_opened(runtime: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The names of a program, which a run on any runtime begins with, are read of a file with all that it needs."""
+    _, model, *data = with_weights_outside(tmp_path)
+    assert run(model, "--runtime", runtime, *data, "--list") == 0
+    assert "forward" in capsys.readouterr().out
+    assert run(model, "--runtime", runtime, "--list") == (0 if runtime == "etir" else 1)
+    assert ("E0863" in capsys.readouterr().err) == (runtime != "etir")
+
+
+@pytest.mark.parametrize("runtime", cases(et_run.RUNTIMES, nightly=["stock"]))
+def test_weights_outside_of_the_file(runtime: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wherever a program runs, with what goes into a profile."""
+    wanted, model, *data = with_weights_outside(tmp_path)
+    dump, values, outputs = (str(tmp_path / name) for name in ("run.etdp", "run.bin", "y.npz"))
+    profile = () if runtime == "interpreter" else ("--etdump", dump, "--values", values)
+    assert run(model, "--runtime", runtime, *data, *profile, "--outputs", outputs) == 0, capsys.readouterr().err
+    with np.load(outputs) as found:
+        np.testing.assert_allclose(found[found.files[0]], wanted, rtol=1e-5)
+    if profile:
+        read = read_profile(Path(dump).read_bytes(), read_pte(Path(model).read_bytes()))
+        assert read.instructions() and read.values
+
+
 def test_text_is_interpreted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.mlir").write_text("")
     assert et_run.main([str(tmp_path / "m.mlir"), "--runtime", "etir"]) == 1
     assert "--runtime etir executes .pte files" in capsys.readouterr().err
+    assert et_run.main([str(tmp_path / "m.mlir"), "--data", "weights.ptd"]) == 1
+    assert "--data is for .pte files" in capsys.readouterr().err
 
 
 class Half(torch.nn.Module):
