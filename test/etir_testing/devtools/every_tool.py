@@ -62,7 +62,7 @@ class Cell:
     """The files of one program in a folder: ``m.pte``, its trace or record, and by method ``NAME.pt2``, ``NAME.npz``.
 
     ``source`` is what ``et-compare`` takes as what was compiled, ``known`` the words that name the trace, or the file
-    with its record; ``dump`` the folder of the levels.
+    with its record, if there is one; ``dump`` the folder of the levels.
     """
 
     folder: Path
@@ -137,7 +137,7 @@ def of_etir(name: str, folder: Path, target: str = "") -> Cell:
 
 
 def of_stock(name: str, folder: Path) -> Cell:
-    """A program that the stock pipeline compiled, with its record."""
+    """A program that the stock pipeline compiled, with its record where ExecuTorch can write one."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 
@@ -156,17 +156,34 @@ def of_stock(name: str, folder: Path) -> Cell:
     (folder / "m.pte").write_bytes(made.buffer)
     if external:
         made.write_tensor_data_to_file(str(folder))
-    made.get_etrecord().save(str(folder / "m.etrecord"))
+    record = ("m.etrecord",) if _saved(made.get_etrecord(), folder / "m.etrecord") else ()
     data = tuple([word for path in sorted(folder.glob("*.ptd")) for word in ("--data", path.name)])
     return Cell(
         folder,
         kind,
         tuple(programs),
         ("etir", "stock"),
-        ("m.etrecord",),
-        ("m.pte", "--record", "m.etrecord", *data),
+        record,
+        ("m.pte", *[word for file in record for word in ("--record", file)], *data),
         data,
     )
+
+
+def _saved(record: Any, path: Path) -> bool:
+    """Write an ETRecord; false where a branch or a loop's body has constants, which ExecuTorch cannot serialize."""
+    from executorch.exir.serde.export_serialize import SerializeError
+
+    try:
+        record.save(str(path))
+    except SerializeError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        if str(cause) != "getattr nodes containing tensors should not appear in the graph":
+            raise
+        path.unlink(missing_ok=True)  # it is half of one
+        return False
+    return True
 
 
 def outputs_of(folder: Path, name: str) -> list[np.ndarray[Any, Any]]:
