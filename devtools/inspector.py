@@ -35,9 +35,8 @@ def program_of(
 ) -> tuple[Program, Any]:
     """What a file says of a program (a trace, a ``.pte`` file, a debug file), and the ``.pte`` itself or None.
 
-    ``record`` is the ETRecord of a ``.pte`` file, which has the nodes and lines of its operations, ``external`` are the
-    ``.ptd`` files of one with a record. Raises ``OSError``
-    when a file cannot be read, and error E1401 for one that is none of these.
+    ``record`` is the ETRecord of a ``.pte`` file, which has the nodes and lines of its operations, ``external`` are its
+    ``.ptd`` files. Raises ``OSError`` when a file cannot be read, and error E1401 for one that is none of these.
     """
     if source is None:
         return Program(), None
@@ -50,7 +49,7 @@ def program_of(
         program = read_pte(data)
         if record is not None:
             return Program(open_trace(data, str(source), record, external)), program
-        return Program(debug=of_program(program)), program
+        return Program(debug=of_program(program), read=lambda: open_trace(data, str(source), None, external)), program
     raise E1401.error("it is neither a trace nor a .pte file", SourceLocation(str(source)))
 
 
@@ -88,8 +87,11 @@ class Inspector:
 
     def by(self, what: str) -> list[Group]:
         """Groups, the slowest first: ``line``, ``op``, ``module``, ``operator``, ``instruction``, ``origin``,
-        ``delegate``, ``level:NAME``. Raises error E1405.
+        ``delegate``, ``level:NAME``. A file without a trace has the level ``et``. Raises error E1405.
         """
+        program = self.program
+        if what.startswith("level:") and program.trace is None and program.read is not None:
+            return Sums(self.profile, Program(program.read()), tick_seconds=self.sums.tick_seconds).by(what)
         return self.sums.by(what)
 
     @property

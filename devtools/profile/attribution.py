@@ -8,7 +8,7 @@ delegate come from another clock; where they add up to more than the call took t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from etir.devtools.errors import E1404
@@ -41,10 +41,15 @@ class Part:
 
 @dataclass
 class Program:
-    """What is known of the program that a profile is of: a trace, or source lines by instruction, or nothing."""
+    """What is known of the program that a profile is of: a trace, or source lines by instruction, or nothing.
+
+    ``read`` makes a trace of a file that has none, whose one level is ``et``: only for groups that are its operations,
+    since that takes the time of writing the level as text.
+    """
 
     trace: Trace | None = None
     debug: dict[str, MethodDebug] = field(default_factory=dict[str, MethodDebug])
+    read: Callable[[], Trace] | None = None
 
     def origin(self, number: int) -> Origin | None:
         """The origin of a number."""

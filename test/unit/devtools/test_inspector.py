@@ -193,6 +193,12 @@ def test_a_program_with_source_lines_takes_the_place_of_a_trace(tmp_path: Path) 
     assert pte is not None
     inspector = Inspector.of(made(trace), program)
     assert inspector.with_line() == 1
+    whole = Inspector.of(replace(made(trace), program=None), program)
+    groups = whole.by("level:et")  # the file has this one by itself
+    assert sum(g.total for g in groups) == pytest.approx(sum(whole.totals))
+    assert groups[0].calls and all("et." in group.key for group in groups)
+    with pytest.raises(EtirError, match="E1405.*the trace has .*et"):
+        whole.by("level:edge")
     with pytest.raises(EtirError, match="E1401"):
         program_of(Path(__file__))
 
