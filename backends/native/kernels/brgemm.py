@@ -80,8 +80,13 @@ def unrolled(cpu: Cpu) -> dict[str, int]:
 
 def slice_of(k: int, panel: int, columns: int) -> int:
     """The depth of a slice, of equal ones: what a tile reads of a panel stays in the first cache meanwhile."""
-    most = DEPTH_OF_PARTS if columns < panel and panel > LINE else DEPTH
+    most = DEPTH_OF_PARTS if takes_parts(panel, columns) else DEPTH
     return -(-k // -(-k // most))
+
+
+def takes_parts(panel: int, columns: int) -> bool:
+    """Whether a tile of so many columns leaves lines of the cache between those that it reads of a panel."""
+    return columns < panel and panel > LINE
 
 
 def lines_together(op: BrgemmOp, cpu: Cpu, rows: int) -> int:
@@ -137,9 +142,9 @@ class Brgemm(Template):
         is_plain = op.taps is None or (math.prod(op.tap_counts) == 1 and bool(unrolled(cpu)))
         depth = slice_of(k, panel, vectors * cpu.vector) if is_plain else k
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
-        whole = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
-        if depth < k and depth <= DEPTH_OF_PARTS and min(whole, m) >= ROWS_OF_WHOLE:
-            depth, block = k, whole
+        deep = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
+        if depth < k and takes_parts(panel, vectors * cpu.vector) and min(deep, m) >= ROWS_OF_WHOLE:
+            depth, block = k, deep
         return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled(cpu)}
 
     def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:

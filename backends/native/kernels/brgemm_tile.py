@@ -259,7 +259,8 @@ class TileText:
             parts = [self._load("c_", 0, 1, column)] + [
                 self._load(f"e{x}_", 0, one, column) for x, (_, one) in enumerate(self.extra)
             ]
-            lines.append(f"    {self._store(0, column, f'@_body({chr(44).join(parts)})', 'c_')}")
+            result = f"@_body({', '.join(parts)})"
+            lines.append(f"    {self._store(0, column, result, 'c_')}")
         return [*lines, "  }"]
 
     def _place(self, operand: SSAValue, row: str) -> str:
