@@ -165,7 +165,6 @@ def test_a_model_that_does_not_build_has_a_reason(monkeypatch: pytest.MonkeyPatc
     assert native.figures_of("net", ["native"], 1.0).failure == "ended the process with exit code 1"
 
 
-@pytest.mark.slow
 def test_loops_of_every_compiler_load() -> None:
     """By the system's loader, and each chain of 0.5 x + 1 goes to 2."""
     loaded = 0
@@ -185,6 +184,7 @@ def test_loops_of_every_compiler_load() -> None:
     assert loaded
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_one_run_of_a_very_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All peers that are installed, but for those that take half a minute to prepare anything."""
