@@ -6,6 +6,7 @@
 // a block stay in registers and its filters in the cache.
 #include "kernels/integer/depthwise.gen.h"
 #include "kernels/integer/image.h"
+#include "kernels/integer/tile_avx2.h"
 
 namespace etir {
 namespace {
@@ -28,6 +29,26 @@ struct Filters {
 };
 
 #if ETIR_INT8_X86
+/// What sums of a block of channels begin with and are multiplied by, each 16 in the order of vectors of sums: 0 to 3,
+/// 8 to 11, 4 to 7 and 12 to 15.
+struct Scales {
+  alignas(64) int32_t start[kChannels];
+  alignas(64) float factors[kChannels];
+  alignas(32) float least[8], most[8];
+  alignas(32) int16_t zero_point[16];
+
+  void take(int channels, const int32_t* bias, const uint32_t* zero_sums, const float* factor, const Output& out) {
+    std::fill_n(least, 8, out.least());
+    std::fill_n(most, 8, out.most());
+    std::fill_n(zero_point, 16, static_cast<int16_t>(out.zero_point));
+    for (int c = 0; c < channels; ++c) {
+      const int place = c / 16 * 16 + (c & 3) + ((c & 8) >> 1) + ((c & 4) << 1);
+      start[place] = static_cast<int32_t>(static_cast<uint32_t>(bias[c]) - zero_sums[c]);
+      factors[place] = factor[c];
+    }
+  }
+};
+
 inline __m256i load_wide(const int8_t* from) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
@@ -45,33 +66,81 @@ void interleave(Filters& filters) {
     }
   }
 }
+
+/// Sums of 16 channels in two vectors: of channels 0 to 3 and 8 to 11, and of the others.
+struct Sums {
+  __m256i low, high;
+};
+
+/// Adds two taps of 16 channels, whose weights are at w.
+inline void add_pair(Sums& sums, const int8_t* first, const int8_t* second, const int16_t* w) {
+  const __m256i x0 = load_wide(first), x1 = load_wide(second);
+  integer::detail::add_in_place(sums.low, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1), load_pairs(w)));
+  integer::detail::add_in_place(sums.high, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1), load_pairs(w + 16)));
+}
+
+inline Sums begin_sums(const Scales& scales, int c) {
+  const __m256i* start = reinterpret_cast<const __m256i*>(scales.start + c);
+  return {_mm256_load_si256(start), _mm256_load_si256(start + 1)};
+}
+
+inline void finish_sums(const Sums& sums, const Scales& scales, int c, int8_t* to) {
+  const __m256 least = _mm256_load_ps(scales.least), most = _mm256_load_ps(scales.most);
+  const __m256i low = requantize_eight(sums.low, _mm256_load_ps(scales.factors + c), least, most);
+  const __m256i high = requantize_eight(sums.high, _mm256_load_ps(scales.factors + c + 8), least, most);
+  const __m256i both = _mm256_add_epi16(_mm256_packs_epi32(low, high), load_pairs(scales.zero_point));
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c), bytes);
+}
+
+/// Writes the finished numbers of 16 or 32 channels from c on: their sums stay in registers. `kFixed` is the number of
+/// pairs of taps, or 0. Not part of a loop over channels, since GCC would keep weights of the next ones in memory.
+template <int kFixed, bool kBoth>
+[[gnu::noinline]] void finish_run(const int8_t* const* x, const Filters& filters, const Scales& scales, int c,
+                                  int8_t* to) {
+  const int pairs = kFixed > 0 ? kFixed : (filters.taps + 1) / 2;
+  Sums sums = begin_sums(scales, c), more = begin_sums(scales, kBoth ? c + 16 : c);
+  const int16_t* w = filters.pairs + 2 * c;
+  ETIR_UNROLL
+  for (int pair = 0; pair < pairs; ++pair, w += 2 * kChannels) {
+    const int8_t *first = x[2 * pair] + c, *second = x[2 * pair + 1] + c;
+    add_pair(sums, first, second, w);
+    if (kBoth) add_pair(more, first + 16, second + 16, w + 32);
+  }
+  finish_sums(sums, scales, c, to);
+  if (kBoth) finish_sums(more, scales, c + 16, to);
+}
+
+/// Writes the finished numbers of all channels that vectors take.
+template <int kFixed>
+inline void finish_vectors(const int8_t* const* x, const Filters& filters, const Scales& scales, int8_t* to) {
+  int c = 0;
+  for (; c + 32 <= filters.in_vectors; c += 32) finish_run<kFixed, true>(x, filters, scales, c, to);
+  if (c < filters.in_vectors) finish_run<kFixed, false>(x, filters, scales, c, to);
+}
+
+/// sums[c] += sum of x[t][c] * w[t][c] over the taps, for the channels that vectors take.
+void add_vectors(const int8_t* const* x, const Filters& filters, int32_t* sums) {
+  for (int c = 0; c < filters.in_vectors; c += 16) {
+    Sums more = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (int pair = 0; 2 * pair < filters.taps; ++pair) {
+      add_pair(more, x[2 * pair] + c, x[2 * pair + 1] + c, filters.pairs + 2 * (pair * kChannels + c));
+    }
+    __m256i* to = reinterpret_cast<__m256i*>(sums + c);
+    const __m256i low = _mm256_permute2x128_si256(more.low, more.high, 0x20);
+    const __m256i high = _mm256_permute2x128_si256(more.low, more.high, 0x31);
+    _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), low));
+    _mm256_storeu_si256(to + 1, _mm256_add_epi32(_mm256_loadu_si256(to + 1), high));
+  }
+}
 #endif
 
-/// sums[c] += sum of x[t][c] * w[t][c] over the taps, for the channels of a block. x has an even number of places.
-void add_taps(const int8_t* const* x, const Filters& filters, int32_t* sums) {
-  int c = 0;
-#if ETIR_INT8_X86
-  const int pairs = (filters.taps + 1) / 2;
-  for (; c < filters.in_vectors; c += 16) {
-    // The sums of channels 0 to 3 and 8 to 11, and of the others.
-    __m256i low = _mm256_setzero_si256(), high = low;
-    for (int pair = 0; pair < pairs; ++pair) {
-      const __m256i x0 = load_wide(x[2 * pair] + c), x1 = load_wide(x[2 * pair + 1] + c);
-      const int16_t* w = filters.pairs + (pair * kChannels + c) * 2;
-      low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1), load_pairs(w)));
-      high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1), load_pairs(w + 16)));
-    }
-    const __m256i parts[2] = {_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31)};
-    for (int v = 0; v < 2; ++v) {
-      __m256i* to = reinterpret_cast<__m256i*>(sums + c + 8 * v);
-      _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), parts[v]));
-    }
-  }
-#endif
+/// The same for the channels [first, filters.channels).
+void add_taps(const int8_t* const* x, const Filters& filters, int first, int32_t* sums) {
   for (int t = 0; t < filters.taps; ++t) {
     const int8_t* w = filters.weight + t * filters.row;
-    for (int k = c; k < filters.channels; ++k) {
-      sums[k] = static_cast<int32_t>(static_cast<uint32_t>(sums[k]) + static_cast<uint32_t>(x[t][k] * w[k]));
+    for (int c = first; c < filters.channels; ++c) {
+      sums[c] = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) + static_cast<uint32_t>(x[t][c] * w[c]));
     }
   }
 }
@@ -159,7 +228,16 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
         interleave(filters);
 #endif
       };
+      // Channels whose sums never are in memory.
+      int finished = 0;
       if (taps <= kTaps) take(0);
+#if ETIR_INT8_X86
+      Scales scales;
+      if (taps <= kTaps) {
+        finished = filters.in_vectors;
+        scales.take(finished, bias.ptr<int32_t>() + first, zero_sums, factors.ptr<float>() + first, output);
+      }
+#endif
       for (int64_t row = begin; row < end; ++row) {
         const int8_t* image =
             input.ptr<int8_t>() + row / window.out[0] * window.in[0] * window.in[1] * channels + first;
@@ -167,16 +245,33 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
         const Line line = {window, image, zeros, channels, y0, known};
         for (int64_t column = 0; column < window.out[1]; ++column) {
           const int64_t x0 = column * window.stride[1] - window.padding[1];
-          int32_t sums[kChannels];
-          for (int c = 0; c < filters.channels; ++c) sums[c] = static_cast<int32_t>(0u - zero_sums[c]);
+          int8_t* to = out.ptr<int8_t>() + (row * window.out[1] + column) * channels + first;
           const int8_t* places[kTaps + 1];
+#if ETIR_INT8_X86
+          if (finished > 0) {
+            line.locate(x0, 0, filters.taps, places);
+            // Of 3x3, unrolled.
+            if (taps == 9) {
+              finish_vectors<5>(places, filters, scales, to);
+            } else {
+              finish_vectors<0>(places, filters, scales, to);
+            }
+            if (finished == filters.channels) continue;
+          }
+#endif
+          int32_t sums[kChannels];
+          for (int c = finished; c < filters.channels; ++c) sums[c] = static_cast<int32_t>(0u - zero_sums[c]);
           for (int64_t from = 0; from < taps; from += kTaps) {
             if (taps > kTaps) take(from);
             line.locate(x0, from, filters.taps, places);
-            add_taps(places, filters, sums);
+            int begun = finished;
+#if ETIR_INT8_X86
+            if (finished == 0) add_vectors(places, filters, sums), begun = filters.in_vectors;
+#endif
+            add_taps(places, filters, begun, sums);
           }
-          requantize(vnni, sums, bias.ptr<int32_t>() + first, factors.ptr<float>() + first, filters.channels, output,
-                     out.ptr<int8_t>() + (row * window.out[1] + column) * channels + first);
+          requantize(vnni, sums + finished, bias.ptr<int32_t>() + first + finished,
+                     factors.ptr<float>() + first + finished, filters.channels - finished, output, to + finished);
         }
       }
     }

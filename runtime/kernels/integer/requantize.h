@@ -35,6 +35,47 @@ inline void requantize_row(const int32_t* __restrict sums, const int32_t* __rest
   }
 }
 
+#if ETIR_INT8_X86
+/// The same for the eight numbers of a vector, without the zero point. The lower limit comes first, since the result of
+/// max is its second operand where one is NaN.
+inline __m256i requantize_eight(__m256i sums, __m256 factors, __m256 least, __m256 most) {
+  const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factors);
+  return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(value, least), most));
+}
+
+/// The same as requantize_row: the compiler's own code for it narrows one number at a time.
+inline void requantize_row_avx2(const int32_t* sums, const int32_t* bias, const float* factors, int count,
+                                const Output& out, int8_t* to) {
+  const __m256 least = _mm256_set1_ps(out.least()), most = _mm256_set1_ps(out.most());
+  const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(out.zero_point));
+  const auto integers = [](const int32_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); };
+  const auto eight = [&](int c) {
+    const __m256i sum = _mm256_add_epi32(integers(sums + c), integers(bias + c));
+    return requantize_eight(sum, _mm256_loadu_ps(factors + c), least, most);
+  };
+  // Numbers 0 to 3, 8 to 11, 4 to 7 and 12 to 15 from c on, in 16 bits.
+  const auto sixteen = [&](int c) { return _mm256_add_epi16(_mm256_packs_epi32(eight(c), eight(c + 8)), zero_point); };
+  int c = 0;
+  for (; c + 32 <= count; c += 32) {
+    const __m256i bytes = _mm256_packs_epi16(sixteen(c), sixteen(c + 16));
+    const __m256i ordered = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + c), ordered);
+  }
+  for (; c + 16 <= count; c += 16) {
+    const __m256i ordered = _mm256_permute4x64_epi64(sixteen(c), 0xd8);
+    const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c), bytes);
+  }
+  for (; c + 8 <= count; c += 8) {
+    const __m256i one = eight(c);
+    const __m128i halves = _mm_add_epi16(_mm_packs_epi32(_mm256_castsi256_si128(one), _mm256_extracti128_si256(one, 1)),
+                                         _mm256_castsi256_si128(zero_point));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to + c), _mm_packs_epi16(halves, halves));
+  }
+  if (c < count) requantize_row(sums + c, bias + c, factors + c, count - c, out, to + c);
+}
+#endif
+
 #if ETIR_INT8_X86 && ETIR_INT8_VNNI
 ETIR_VNNI inline void requantize_row_avx512(const int32_t* sums, const int32_t* bias, const float* factors, int count,
                                             const Output& out, int8_t* to) {
@@ -61,7 +102,11 @@ inline void requantize(bool vnni, const int32_t* sums, const int32_t* bias, cons
   if (vnni) return requantize_row_avx512(sums, bias, factors, count, out, to);
 #endif
   (void)vnni;
+#if ETIR_INT8_X86
+  requantize_row_avx2(sums, bias, factors, count, out, to);
+#else
   requantize_row(sums, bias, factors, count, out, to);
+#endif
 }
 
 inline bool use_vnni() {

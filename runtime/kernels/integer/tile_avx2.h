@@ -12,7 +12,7 @@
 
 namespace etir::integer {
 
-constexpr int kRowsAvx2 = 4;       ///< rows that a tile has at most
+constexpr int kRowsAvx2 = 6;       ///< rows that a tile has at most
 constexpr int kMostOrdered = 256;  ///< quads that have an order of their own, since their numbers are bytes
 
 /// The numbers of the rows of a tile, x + 128 each, as bytes and in 16 bits; rows are `stride` numbers apart.
@@ -92,7 +92,8 @@ template <int kRows>
   if (kRows > 3) store(3, d0, d1);
 }
 
-/// Any quads, in 16 bits: sums of pairs of products, which are added up by fours of the depth at the end.
+/// Any quads of one or two rows, in 16 bits: sums of pairs of products, which are added up by fours of the depth at the
+/// end.
 template <int kRows>
 [[gnu::noinline]] void add_wide(const int16_t* x, int stride, const uint8_t* quads, int count, const int8_t* w,
                                 int32_t* sums, int row) {
@@ -125,15 +126,61 @@ template <int kRows>
   if (kRows > 1) store(sums + row + 8, b2, b3);
 }
 
+/// The same for three to six rows, of half of the columns after the other: each vector of weights is for all rows.
+template <int kRows>
+[[gnu::noinline]] void add_wide_rows(const int16_t* x, int stride, const uint8_t* quads, int count, const int8_t* w,
+                                     int32_t* sums, int row) {
+  for (int half = 0; half < 2; ++half, w += kPanelQuad / 2, sums += kPanel / 2) {
+    __m256i a0 = _mm256_setzero_si256(), a1 = a0, b0 = a0, b1 = a0, c0 = a0, c1 = a0;
+    __m256i d0 = a0, d1 = a0, e0 = a0, e1 = a0, f0 = a0, f1 = a0;
+    for (int i = 0; i < count; ++i) {
+      const size_t q = quads[i];
+      const __m128i* panel = reinterpret_cast<const __m128i*>(w + q * kPanelQuad);
+      const __m256i left = _mm256_cvtepi8_epi16(_mm_loadu_si128(panel));
+      const __m256i right = _mm256_cvtepi8_epi16(_mm_loadu_si128(panel + 1));
+      const auto add = [&](int r, __m256i& sum0, __m256i& sum1) {
+        long long four;
+        std::memcpy(&four, x + r * stride + q * kQuad, sizeof(four));
+        const __m256i numbers = _mm256_set1_epi64x(four);
+        add_in_place(sum0, _mm256_madd_epi16(numbers, left));
+        add_in_place(sum1, _mm256_madd_epi16(numbers, right));
+      };
+      add(0, a0, a1);
+      add(1, b0, b1);
+      add(2, c0, c1);
+      if (kRows > 3) add(3, d0, d1);
+      if (kRows > 4) add(4, e0, e1);
+      if (kRows > 5) add(5, f0, f1);
+    }
+    const auto store = [&](int r, __m256i sum0, __m256i sum1) {
+      add_to(sums + r * row, _mm256_permute4x64_epi64(_mm256_hadd_epi32(sum0, sum1), 0xd8));
+    };
+    store(0, a0, a1);
+    store(1, b0, b1);
+    store(2, c0, c1);
+    if (kRows > 3) store(3, d0, d1);
+    if (kRows > 4) store(4, e0, e1);
+    if (kRows > 5) store(5, f0, f1);
+  }
+}
+
 template <int kRows>
 inline void add_rows(TileRows x, Order order, const int8_t* w, int32_t* sums, int row) {
-  if (order.fitting > 0) add_fitting<kRows>(x.bytes, x.stride, order.quads, order.fitting, w, sums, row);
+  if (order.fitting > 0) {
+    constexpr int kFirst = kRows > 4 ? 3 : kRows;
+    add_fitting<kFirst>(x.bytes, x.stride, order.quads, order.fitting, w, sums, row);
+    if constexpr (kRows > kFirst) {
+      const uint8_t* bytes = x.bytes + kFirst * x.stride;
+      add_fitting<kRows - kFirst>(bytes, x.stride, order.quads, order.fitting, w, sums + kFirst * row, row);
+    }
+  }
   const int others = order.count - order.fitting;
   if (others == 0) return;
   const uint8_t* quads = order.quads + order.fitting;
-  add_wide<kRows == 1 ? 1 : 2>(x.wide, x.stride, quads, others, w, sums, row);
-  if (kRows > 2) {
-    add_wide<kRows == 3 ? 1 : 2>(x.wide + 2 * x.stride, x.stride, quads, others, w, sums + 2 * row, row);
+  if constexpr (kRows < 3) {
+    add_wide<kRows>(x.wide, x.stride, quads, others, w, sums, row);
+  } else {
+    add_wide_rows<kRows>(x.wide, x.stride, quads, others, w, sums, row);
   }
 }
 
@@ -148,6 +195,10 @@ inline void add_products_avx2(TileRows x, int rows, Order order, const int8_t* w
       return detail::add_rows<2>(x, order, w, sums, row);
     case 3:
       return detail::add_rows<3>(x, order, w, sums, row);
+    case 4:
+      return detail::add_rows<4>(x, order, w, sums, row);
+    case 5:
+      return detail::add_rows<5>(x, order, w, sums, row);
     default:
       return detail::add_rows<kRowsAvx2>(x, order, w, sums, row);
   }
