@@ -55,7 +55,7 @@ def measure(module: ModuleOp, stored: ModuleOp, samples: Sequence[Sequence[Any]]
     outputs: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
 
     def keep(op: ObserveOp, value: Any) -> None:
-        first[op] = np.array(value, np.float32)
+        first[op] = np.asarray(value, np.float32).copy()
 
     def compare(found: dict[ObserveOp, float]) -> Callable[[ObserveOp, Any], None]:
         def look(op: ObserveOp, value: Any) -> None:
@@ -74,7 +74,7 @@ def measure(module: ModuleOp, stored: ModuleOp, samples: Sequence[Sequence[Any]]
         hooks = (_ignore, _ignore) if index else (keep, compare(accumulated))
         for interpreter, hook, found in zip(interpreters, hooks, outputs, strict=True):
             results = run_observed(interpreter, sample, METHOD, hook, index)
-            found += [np.array(v, np.float32).reshape(-1) for v in results if interpreter.evaluator.is_tensor(v)]
+            found += [np.asarray(v, np.float32).flatten() for v in results if interpreter.evaluator.is_tensor(v)]
         if not index:
             run_observed(replaced, sample, METHOD, compare(alone))
             first.clear()

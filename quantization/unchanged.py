@@ -25,7 +25,7 @@ def same_results(before: ModuleOp, after: ModuleOp, sample: Sequence[Any], metho
         interpreter = Interpreter(module)
         results = run_observed(interpreter, sample, method, lambda _op, _value: None)
         tensors = [v for v in results if interpreter.evaluator.is_tensor(v)]
-        outputs.append(np.concatenate([np.array(v, np.float64).reshape(-1) for v in tensors] or [np.zeros(0)]))
+        outputs.append(np.concatenate([np.asarray(v, np.float64).flatten() for v in tensors] or [np.zeros(0)]))
     finite = np.isfinite(outputs[0])
     if not np.array_equal(finite, np.isfinite(outputs[1])):
         return False

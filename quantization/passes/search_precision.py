@@ -179,7 +179,7 @@ class _Search:
         found: list[list[Any]] = []
         for index, sample in enumerate(samples):
             results = run_observed(interpreter, sample, self.method, lambda _op, _value: None, index)
-            found.append([np.array(v) if interpreter.evaluator.is_tensor(v) else v for v in results])
+            found.append([np.asarray(v).copy() if interpreter.evaluator.is_tensor(v) else v for v in results])
         return found
 
     def _score(self, outputs: list[list[Any]]) -> float:

@@ -152,6 +152,13 @@ def test_a_metric_that_gives_no_number(tmp_path: Path) -> None:
     assert row.figures["accuracy"] != row.figures["accuracy"] and int(row.figures["bytes"]) > 0  # type: ignore[arg-type]
 
 
+def test_a_metric_that_raises_leaves_the_other_figures(tmp_path: Path) -> None:
+    program = {"factory": "etir_testing.sweeps.models:pair", "metric": "etir_testing.sweeps.models:no_metric"}
+    (row,) = etir.sweep({"programs": [program], "targets": ["etir"]}, tmp_path / "r.sqlite", jobs=0).rows()
+    assert (row.status, row.error) == ("error", "E1912")
+    assert int(row.figures["bytes"]) > 0 and row.figures["difference"] == pytest.approx(0, abs=1e-6)  # type: ignore[arg-type]
+
+
 def test_a_program_that_is_wrong_or_does_not_fit(tmp_path: Path) -> None:
     net = {"name": "net", "factory": "etir_testing.sweeps.models:net", "tolerance": 0}
     plan = {"programs": [net], "targets": ["etir", "executorch"], "delegates": ["none", "reference"]}
