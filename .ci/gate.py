@@ -38,6 +38,12 @@ VENV = ROOT / "build" / "gate-venv"
 ALONE = {"OMP_NUM_THREADS": "1"}
 """For a step of one core: more threads are in the way of the step beside it."""
 
+PARTS_OF_CASES = 6
+"""Of tests with many cases, and of torch's samples, a change runs one part of so many; the complete variant all."""
+
+PARTS_OF_ZOO = 3
+"""The same for the entries of the model zoo."""
+
 TOOLS = ("install tools",)
 """What steps need that do without etir and without what it depends on."""
 
@@ -63,8 +69,9 @@ def checks(*, full: bool) -> list[Step]:
     core waits for long.
     """
     python = ("python",)
-    # One part of the entries of torch's samples for each change; see etir_testing/selection.py.
-    samples = ["--every-sample", "--programs", "3"] if full else ["--part", "3"]
+    # One part of the entries for each change; see etir_testing/selection.py.
+    samples = ["--every-sample", "--programs", "3"] if full else ["--part", str(PARTS_OF_CASES)]
+    zoo = [] if full else ["--part", str(PARTS_OF_ZOO)]
     dynamic = ["--samples", "3"] if full else ["--part", "16"]
     sanitized = ["--all"] if full else []
     steps = [
@@ -86,7 +93,7 @@ def checks(*, full: bool) -> list[Step]:
             (*python, "test/opinfo_dynamic.py", "--jobs", "1", *dynamic),
             environment=ALONE,
         ),
-        Step("model zoo", (*python, "test/zoo.py", "--small", "--no-stock", "--check"), environment=ALONE),
+        Step("model zoo", (*python, "test/zoo.py", "--small", "--no-stock", "--check", *zoo), environment=ALONE),
         Step("lit", ("lit", "-j1", "-q", "--time-tests", *(["--param", "process=1"] if full else []), "test/lit")),
         Step("types", (*python, ".ci/check_types.py")),
         Step("sanitizers", ("bash", ".ci/sanitizers"), environment=ALONE),
@@ -111,7 +118,7 @@ def python_tests(*, full: bool) -> list[Step]:
 
     In the complete variant all of them, and no command is a fork (``etir_testing.forks``).
     """
-    options = () if full else ("-m", "not nightly", "--part", "3")
+    options = () if full else ("-m", "not nightly", "--part", str(PARTS_OF_CASES))
     command = ("pytest", "-q", "--require-everything", "--durations=10", *options)
     environment = ALONE | ({"ETIR_TEST_PROCESS": "1"} if full else {})
     return [Step(f"pytest: {part}", (*command, *files_of(part)), environment=environment) for part in PARTS]

@@ -2,7 +2,7 @@
 
     python test/opinfo_walk.py                  every entry: a bounded part of its samples
     python test/opinfo_walk.py --every-sample   all samples on kernels
-    python test/opinfo_walk.py --part 3         one third of the entries, chosen by the content of the tree, and those
+    python test/opinfo_walk.py --part 6         one sixth of the entries, chosen by the content of the tree, and those
                                                 whose own implementation has changed
     python test/opinfo_walk.py --op softmax     the entries whose name matches
     python test/opinfo_walk.py --check numpy    one of the checks alone

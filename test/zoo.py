@@ -2,7 +2,8 @@
 
     python test/zoo.py                              every entry, etir and the stock pipeline: a table
     python test/zoo.py resnet18 llama2_decode       some entries
-    python test/zoo.py --small --no-stock --check   what runs on every landing
+    python test/zoo.py --small --no-stock --check --part 3      what runs on every landing: of the small entries a
+                                                    third, chosen by the content of the tree
     python test/zoo.py --document docs/guide/zoo.md       write the document of the last full run
 
 Every entry is compiled for etir's runtime and for the stock one, run on both and compared with eager. Each compiler
@@ -32,6 +33,7 @@ from etir_testing import TESTS
 from etir_testing.models.zoo_report import document, failure, table
 from etir_testing.models.zoo_table import ENTRIES
 from etir_testing.models.zoo_worker import Figures, work
+from etir_testing.selection import part_of, tree_digest
 
 Job = tuple[str, str]
 """Name of the entry, and ``etir`` or ``stock``."""
@@ -95,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("entries", nargs="*", metavar="ENTRY", help=f"all of: {', '.join(ENTRIES)}")
-    parser.add_argument("--small", action="store_true", help="the entries that run on every landing")
+    parser.add_argument("--small", action="store_true", help="the entries that are checked on landings")
+    parser.add_argument("--part", type=int, metavar="N", help="one N-th of them, chosen by the content of the tree")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time (default 1)")
     parser.add_argument("--no-stock", action="store_true", help="leave the stock pipeline out, not its runtime")
     parser.add_argument("--no-wheel", action="store_true", help="leave the stock runtime out, too")
@@ -110,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown := [name for name in options.entries if name not in ENTRIES]:
         parser.error(f"unknown entry {unknown[0]!r}; known: {', '.join(ENTRIES)}")
     chosen = options.entries or [name for name, entry in ENTRIES.items() if entry.small or not options.small]
+    if options.part is not None:
+        chosen = part_of(chosen, tree_digest(TESTS.parent), options.part)
     left_out = [name for name in chosen if ENTRIES[name].missing()]
     for name in left_out:
         print(f"{name}: left out, not installed: {', '.join(ENTRIES[name].missing())}", file=sys.stderr)

@@ -25,6 +25,9 @@ IMPLEMENTATIONS = (
 )
 """Folders whose files name the operators that they implement."""
 
+FEWEST = 3
+"""Cases of a test that make it one with many."""
+
 BASE_VARIABLE = "ETIR_CI_BASE"
 """The commit that a change is compared with, where it is not the one that its branch left the main branch at."""
 
@@ -51,8 +54,8 @@ def part_of(names: Iterable[str], digest: str, parts: int) -> list[str]:
 def cases_of(ids: Sequence[str], digest: str, parts: int, files: Sequence[str]) -> list[str]:
     """Of the tests that pytest collected, by their ids, one part of the cases of each function: at least one.
 
-    A function with less than ``parts`` cases has all of them, and so has one whose file is among ``files`` or is called
-    after one of these: ``test_plan_memory.py`` after ``plan_memory.py``.
+    A function with one or two cases has all of them, and so has one whose file is among ``files`` or is called after
+    one of these: ``test_plan_memory.py`` after ``plan_memory.py``. Of one with less than ``parts`` cases it is one.
     """
     functions: dict[str, list[str]] = {}
     for name in ids:
@@ -60,8 +63,12 @@ def cases_of(ids: Sequence[str], digest: str, parts: int, files: Sequence[str]) 
     stems = {Path(name).stem.removeprefix("test_") for name in files}
     chosen: list[str] = []
     for function, cases in functions.items():
-        whole = len(cases) < parts or Path(function.split("::")[0]).stem.removeprefix("test_") in stems
-        chosen += cases if whole else part_of(cases, digest, parts) or [cases[int(digest, 16) % len(cases)]]
+        whole = len(cases) < min(parts, FEWEST) or Path(function.split("::")[0]).stem.removeprefix("test_") in stems
+        if whole:
+            chosen += cases
+        else:
+            of_part = part_of(cases, digest, parts) if len(cases) >= parts else []
+            chosen += of_part or [cases[int(digest, 16) % len(cases)]]
     return chosen
 
 

@@ -63,6 +63,10 @@ def test_every_function_has_a_part_of_its_cases() -> None:
     assert all(set(few) < set(run) for run in runs)
     assert sorted(name for run in runs for name in run if name in many) == sorted(many)
     assert cases_of([*many, *few], "5", 3, ()) == runs[2]
+    # One of less cases than there are parts, each at some time.
+    some = [f"test_b.py::test[{k}]" for k in "abcd"]
+    alone = [cases_of(some, f"{digest:x}", 6, ()) for digest in range(12)]
+    assert all(len(run) == 1 for run in alone) and {run[0] for run in alone} == set(some)
     # No function is without a case, whatever the names of its cases are.
     assert all(cases_of([f"test_b.py::test[{n}{k}]" for k in "abc"], "0", 3, ()) for n in range(50))
 
