@@ -33,6 +33,9 @@ MOST_COMPUTED_DEPTH = 33025
 MOST_PHASES = 256
 """Of a transposed convolution, the largest stride and kernel in one dim."""
 
+LONG_ROW = 512
+"""Numbers of a row whose softmax in fixed point has shares of more than 31 bits (``cortex_m::softmax.out``)."""
+
 
 @condition("at most 66311 products in a sum")
 def sums_fit(match: Match) -> str | None:
@@ -102,6 +105,20 @@ def one_image(match: Match) -> str | None:
     return None if image is not None and image.get_shape()[0] == 1 else "several images"
 
 
+@condition("one group, without gaps")
+def whole(match: Match) -> str | None:
+    if match.arg("groups") != 1:
+        return "several groups"
+    return None if set(match.arg("dilation")) <= {1} else "a transposed convolution with gaps"
+
+
+@condition("rows of less than 512 numbers")
+def short_rows(match: Match) -> str | None:
+    matrix = match.type("self")
+    row = -1 if matrix is None else matrix.get_shape()[-1]
+    return None if 0 < row < LONG_ROW else f"a row of {LONG_ROW} numbers or more"
+
+
 @condition("a filter for each channel")
 def by_channel(match: Match) -> str | None:
     image, weight = match.type("input"), match.type("weight")
@@ -162,12 +179,14 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "cortex_m::quantized_depthwise_conv2d.out": (*_LAYER, planes, static_shapes(), by_channel, one_image),
     "cortex_m::quantized_linear.out": (*_LAYER, rank("weight", 2), contiguous(), static_shapes()),
     "cortex_m::quantized_mul.out": (*_ELEMENTS, same_shapes),
+    "cortex_m::quantized_transpose_conv2d.out": (*_LAYER, rank("input", 4), transposed, whole, static_shapes()),
+    "cortex_m::softmax.out": (*_ELEMENTS, of_rows, static_shapes(), short_rows),
     "etir::int8_dynamic_linear.out": _LAYER,
     "etir::int4_group_dynamic_linear.out": (*_LAYER, rank("weight", 2), in_blocks(GROUP)),
 }
 """By kernel, what has to hold of the operator; one that has none here has no row."""
 
-_SECOND_DIM = frozenset({"etir::int8_conv_transpose2d.out"})
+_SECOND_DIM = frozenset({"etir::int8_conv_transpose2d.out", "cortex_m::quantized_transpose_conv2d.out"})
 """Kernels of layers whose weight has its output channels in dim 1."""
 
 CONSTANTS = constant("weight", "bias")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import DTypeLike
 
-from etir.interpret.numpy_ops.convolution import convolve
+from etir.interpret.numpy_ops.convolution import convolve, convolve_transposed
 from etir.interpret.numpy_ops.dtype import Array
 from etir.interpret.numpy_ops.quantized import dequantize, quantize
 from etir.interpret.numpy_ops.registry import op
@@ -237,3 +237,111 @@ def quantized_batch_matmul(
     right = (rhs_transposed.astype(np.int64) + rhs_zero_point).swapaxes(1, 2)
     sums = (lhs.astype(np.int64) + lhs_zero_point) @ right
     return _stored(requantized(sums, output_multiplier, output_shift), output_zero_point, -128, 127)
+
+
+@op("cortex_m.quantized_transpose_conv2d.default")
+def quantized_transpose_conv2d(
+    input: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    dilation: Sequence[int],
+    input_offset: int,
+    output_offset: int,
+    requantize_multipliers: Array,
+    requantize_shifts: Array,
+    activation_min: int,
+    activation_max: int,
+    scratch: Array,
+    output_scratch: Array,
+) -> Array:
+    """Filters are [outputs, height, width, inputs]. Raises ``ValueError`` for those with gaps."""
+    if tuple(dilation) != (1, 1):
+        raise ValueError(f"dilation {list(dilation)}")
+    filters = weight.astype(np.int64).transpose(3, 0, 1, 2)
+    out = [
+        (n - 1) * s - 2 * p + k + more
+        for n, s, p, k, more in zip(input.shape[2:], stride, padding, filters.shape[2:], output_padding, strict=True)
+    ]
+    numbers = input.astype(np.int64) + input_offset
+    sums = convolve_transposed(numbers, filters, stride, padding, dilation, 1, out)
+    along = (1, -1, 1, 1)
+    sums = sums if bias is None else sums + bias.astype(np.int64).reshape(along)
+    multipliers, shifts = (v.astype(np.int64).reshape(along) for v in (requantize_multipliers, requantize_shifts))
+    return _stored(requantized(sums, multipliers, shifts), output_offset, activation_min, activation_max)
+
+
+_MOST = 2**31 - 1
+_SUM_BITS = 12
+"""Bits of a softmax's sums before the point."""
+_EXPONENTIALS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""``e**-2**k`` for k from -2 to 4, as numbers below one with 31 bits."""
+
+
+def _product(a: Array | int, b: Array | int) -> Array:
+    """The product of numbers below one with 31 bits, rounded half up."""
+    return np.minimum((np.asarray(a, np.int64) * b + (1 << 30)) >> 31, _MOST)
+
+
+def _halved(value: Array, bits: Array | int) -> Array:
+    """``value / 2**bits``, rounded half away from zero."""
+    mask = (np.int64(1) << bits) - 1
+    rest, whole = value & mask, value >> bits
+    return whole + (rest > (mask >> 1) + (whole < 0))
+
+
+def _doubled(value: Array, bits: int) -> Array:
+    return np.clip(value << bits, -_MOST - 1, _MOST)
+
+
+def _exponential(value: Array) -> Array:
+    """``e**value`` of numbers with 5 bits before the point that are not above 0, as gemmlowp's ``fixedpoint.h`` has it:
+    a polynomial around -1/8, times a constant for each binary digit beyond 1/4.
+    """
+    within = (value & ((1 << 24) - 1)) - (1 << 24)
+    rest, x = within - value, (within << 5) + (1 << 28)
+    x2 = _product(x, x)
+    higher = _product(_halved(_product(x2, x2), 2) + _product(x2, x), 715827883)
+    result = 1895147668 + _product(1895147668, x + _halved(higher + x2, 1))
+    for digit, factor in enumerate(_EXPONENTIALS):
+        result = np.where(rest >> (24 + digit) & 1, _product(result, factor), result)
+    return np.where(value == 0, _MOST, result)
+
+
+def _reciprocal(value: Array) -> Array:
+    """``1 / (1 + value)`` of numbers below one, by three steps of Newton's method; from gemmlowp, too."""
+    total = value + _MOST
+    half = (np.abs(total) + 1) // 2 * np.where(total >= 0, 1, -1)
+    x = 1515870810 + _product(half, -1010580540)
+    for _ in range(3):
+        x = x + _doubled(_product(x, (1 << 29) - _product(half, x)), 2)
+    return _doubled(x, 1)
+
+
+@op("cortex_m.softmax.default")
+def softmax(
+    input: Array,
+    dim: int,
+    input_zero_point: int,
+    output_zero_point: int,
+    input_multiplier: int,
+    input_shift: int,
+    diff_min: int,
+) -> Array:
+    """Of the last dim. Results are 256 times the share, from -128 on. Raises ``ValueError`` for another dim, another
+    zero point, and rows whose sums have no room.
+    """
+    if dim % input.ndim != input.ndim - 1 or output_zero_point != -128 or input.shape[-1] >= 1 << _SUM_BITS:
+        raise ValueError(f"softmax of dim {dim} of {list(input.shape)} with zero point {output_zero_point}")
+    numbers = input.astype(np.int64)
+    below = numbers - numbers.max(-1, keepdims=True, initial=-128)
+    counts = below >= diff_min
+    powers = _exponential(_product(np.where(counts, below, 0) << input_shift, input_multiplier))
+    sums = (_halved(powers, _SUM_BITS) * counts).sum(-1, keepdims=True)
+    headroom = 32 - np.frexp(sums.astype(np.float64))[1].astype(np.int64)
+    scales = _reciprocal((sums << headroom) - (np.int64(1) << 31))
+    bits = _SUM_BITS - headroom + 23
+    shares = _halved(_product(scales, powers), np.minimum(bits, 31)) * (counts & (bits <= 31))
+    return np.clip(shares - 128, -128, 127).astype(np.int8)

@@ -16,7 +16,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
-from etir.passes.backend.fuse_quantized.cortex_m import depthwise_bytes, patch_bytes
+from etir.passes.backend.fuse_quantized.cortex_m import depthwise_bytes, patch_bytes, transposed_bytes
 from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
 from etir.quantization.report import sqnr
 from etir.runtime import load
@@ -55,6 +55,28 @@ class _Attention(nn.Module):
         return self.q(x) @ self.k(x).transpose(1, 2)
 
 
+class _Decoder(nn.Module):
+    """Images that become larger: few and many channels, which CMSIS-NN computes in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.ConvTranspose2d(4, 24, 3, 2, padding=1, output_padding=1), nn.BatchNorm2d(24)
+        self.second = nn.ConvTranspose2d(24, 3, (2, 4), (1, 2), bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(F.relu(self.norm(self.first(x))))
+
+
+class _Shares(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(16, 16) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = torch.softmax(self.q(x) @ self.k(x).transpose(1, 2), -1)
+        return self.out(weights @ self.v(x))
+
+
 CASES: dict[str, tuple[type[nn.Module], tuple[int, ...], set[str]]] = {
     "image": (
         _Net,
@@ -64,6 +86,7 @@ CASES: dict[str, tuple[type[nn.Module], tuple[int, ...], set[str]]] = {
             "quantized_depthwise_conv2d", "quantized_max_pool2d", "quantized_mul",
         },
     ),
+    "larger images": (_Decoder, (1, 4, 6, 5), {"quantized_transpose_conv2d"}),
     "matrices": (_Attention, (2, 5, 8), {"quantized_batch_matmul", "quantized_conv2d"}),
 }  # fmt: skip
 
@@ -128,6 +151,72 @@ def test_one_scale_is_a_linear_layer() -> None:
     assert "cortex_m::quantized_linear.out" in kernels
     with torch.no_grad():
         assert np.abs(load(program).forward(x)[0].numpy() - module(x).numpy()).max() <= 0.2001
+
+
+def test_a_softmax_has_256_parts() -> None:
+    """It is on integers, in fixed point, and what reads it has its parts. Some numbers are a step from the references,
+    which compute it in float32.
+    """
+    torch.manual_seed(0)
+    module, samples = _Shares().eval(), [(2 * torch.randn(2, 9, 16),) for _ in range(3)]
+    quantized = etir.quantize(torch.export.export(module, samples[0]), calibration=samples, **DEVICE)
+    fused = _fused(quantized)
+    names = [op.op_name for op in fused.walk() if isinstance(op, EdgeOp)]
+    assert names.count("cortex_m.softmax.default") == 1 and "aten._softmax.default" not in names
+    (found,) = Interpreter(fused, "numpy").run([samples[0][0].numpy()])
+    (wanted,) = Interpreter(fused, "torch").run([samples[0][0]])
+    assert sqnr(np.asarray(wanted), np.asarray(found)) > 35
+    program = quantized.compile()
+    np.testing.assert_array_equal(load(program).forward(samples[0][0])[0].numpy(), np.asarray(found))
+    with torch.no_grad():
+        assert sqnr(module(samples[0][0]).numpy(), np.asarray(found)) > 25
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (nn.ConvTranspose2d(4, 6, 3, groups=2), "several groups"),
+        (nn.ConvTranspose2d(4, 6, 3, dilation=2), "a transposed convolution with gaps"),
+    ],
+)
+def test_transposed_convolutions_that_it_does_not_compute(module: nn.Module, reason: str) -> None:
+    samples = [(torch.randn(1, 4, 5, 5),)]
+    with pytest.raises(etir.EtirError) as error:
+        etir.quantize(torch.export.export(module.eval(), samples[0]), calibration=samples, **DEVICE)
+    assert error.value.ids[0] == "E1506" and reason in str(error.value)
+
+
+@pytest.mark.parametrize(("columns", "dim", "reason"), [(511, -1, ""), (512, -1, "512 numbers"), (4, 1, "another dim")])
+def test_softmaxes_that_it_does_not_compute(columns: int, dim: int, reason: str) -> None:
+    module, samples = nn.Sequential(nn.Linear(6, columns), nn.Softmax(dim)).eval(), [(torch.randn(1, 3, 6),)]
+    quantized = etir.quantize(torch.export.export(module, samples[0]), calibration=samples, **DEVICE)
+    (row,) = [layer for layer in quantized.report.layers if "softmax" in layer.operator]
+    assert reason in row.reason and (row.stored == "int8") is (not reason)
+    with torch.no_grad():
+        wanted = module(*samples[0]).numpy()
+    assert np.abs(wanted - load(quantized.compile()).forward(*samples[0])[0].numpy()).max() < 0.02
+
+
+def test_scratch_of_transposed_convolutions_is_enough() -> None:
+    random = np.random.default_rng(1)
+    offsets = {"input_offset": 3, "output_offset": -2, "activation_min": -128, "activation_max": 127}
+    for _ in range(400):
+        channels, columns = int(random.choice([1, 4, 16, 17, 33, 64, 300])), int(random.choice([1, 4, 33]))
+        kernel, stride = random.integers(1, 6, 2).tolist(), random.integers(1, 4, 2).tolist()
+        padding = [int(random.integers(0, k)) for k in kernel]
+        more = [int(random.integers(0, s)) for s in stride]
+        size = random.integers(2, 20, 2).tolist()
+        out = [(n - 1) * s - 2 * p + k + m for n, s, p, k, m in zip(size, stride, padding, kernel, more, strict=True)]
+        window: Any = {"padding_hw": padding, "stride_hw": stride, "dilation_hw": [1, 1], "padding_offsets_hw": more}
+        shapes: Any = {"input_nhwc": [1, *size, channels], "filter_nhwc": [columns, *kernel, channels]}
+        for backend in (cmsis_nn.Backend.SCALAR, cmsis_nn.Backend.DSP, cmsis_nn.Backend.MVE):
+            kind = (backend, cmsis_nn.DataType.A8W8)
+            needed = cmsis_nn.transpose_conv_buffer_size(
+                *kind, **shapes, output_nhwc=[1, *out, columns], **window, **offsets
+            )
+            assert needed <= transposed_bytes(channels, columns, kernel, stride, size[1])
+            reversed_filters = cmsis_nn.transpose_conv_reverse_conv_buffer_size(*kind, **shapes, **window, **offsets)
+            assert reversed_filters <= columns * kernel[0] * kernel[1] * channels
 
 
 def test_scratch_is_enough() -> None:

@@ -198,5 +198,7 @@ CALLS: dict[str, Callable[[Call, list[Stored], Encoding], Made]] = {
     "cortex_m::quantized_depthwise_conv2d.out": cortex_m.depthwise,
     "cortex_m::quantized_linear.out": cortex_m.linear,
     "cortex_m::quantized_mul.out": cortex_m.mul,
+    "cortex_m::quantized_transpose_conv2d.out": cortex_m.transposed,
+    "cortex_m::softmax.out": cortex_m.softmax,
 }
 """How a call of each kernel is made of an operator."""

@@ -8,6 +8,7 @@ file runs on all of them; linear layers get the bias both ways, of which each pr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,19 @@ from etir.dialects.dtypes import i8, ui8
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
 from etir.interpret.numpy_ops.cortex_m import ADD_SHIFT
-from etir.passes.backend.fuse_quantized.call import Call, Made, window_of
+from etir.passes.backend.fuse_quantized.call import Call, Made, in_two_dims, window_of
 from etir.passes.backend.fuse_quantized.stored import HIGH, IMAGE_ORDER, LOW, Encoding, Stored, as_image, in_order
 
 CONVOLUTION = "cortex_m::quantized_conv2d.out"
+SHARES = Encoding(1 / 256, -128)
+"""What the kernel of a softmax gives."""
 _MOST_SHIFT = 31
 _LANES = 16
 """Numbers of a vector of the M-profile vector extension, in bytes."""
 _PATCHES = 4
 """Patches that the vector extension gathers at once."""
+_SOFTMAX_BITS = 5
+"""Bits before the point of what a softmax takes the exponential of."""
 _BLOCK = 124
 """Channels that the vector extension convolves at once where each has a filter of its own."""
 
@@ -251,3 +256,65 @@ def mean(call: Call, given: list[Stored], out: Encoding) -> Made:
     if x.encoding.same_numbers(out):
         return value
     return call.kernels.table(value, out.quantized(x.encoding.table()), call.rewriter)
+
+
+def softmax(call: Call, given: list[Stored], out: Encoding) -> Made:
+    """Of the last dim: the kernel gives the 256 parts of one, and a table brings them to another encoding."""
+    (x,) = given
+    order = tuple(range(tensor_of(x.value).get_num_dims()))
+    most = float(2**31 - 1)
+    (multiplier,), (shift,) = fixed_point(np.array([min(math.ldexp(x.encoding.scale, 31 - _SOFTMAX_BITS), most)]))
+    if shift < 0:
+        return "the scale of the operand is too small"
+    # What is further below the largest number has no share.
+    reach = math.floor(math.ldexp(2**_SOFTMAX_BITS - 1, 31 - _SOFTMAX_BITS - int(shift)))
+    arguments = {
+        "input": in_order(x.value, order, call.rewriter),
+        "dim": len(order) - 1,
+        "input_zero_point": x.encoding.zero_point,
+        "output_zero_point": SHARES.zero_point,
+        "input_multiplier": int(multiplier),
+        "input_shift": int(shift),
+        "diff_min": -reach,
+    }
+    value = call.made(arguments, order)
+    return (
+        value if SHARES.same_numbers(out) else call.kernels.table(value, out.quantized(SHARES.table()), call.rewriter)
+    )
+
+
+def transposed_bytes(channels: int, columns: int, kernel: Sequence[int], stride: Sequence[int], width: int) -> int:
+    """Where an image is written to, with sums of some of its lines, or, of many channels, the patches of a convolution
+    of what lies between its pixels.
+    """
+    # CMSIS-NN takes either of the strides for the other.
+    pixels = max(kernel[0], *stride) * ((width - 1) * stride[1] + max(kernel[1], *stride))
+    return max(4 * pixels * columns, patch_bytes(math.prod(kernel) * channels))
+
+
+def transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
+    """A transposed convolution of images, of one group."""
+    (x,) = given
+    window = window_of(call.root)
+    more = in_two_dims(call.root, {"output_padding": call.root.arg("output_padding")})
+    layer = _of_layer(call, x.encoding, out) if window is not None else "sizes that are computed"
+    if isinstance(layer, str) or window is None or more is None:
+        return str(layer)
+    numbers, named = layer
+    image = as_image(x.value, call.rewriter)
+    channels, width = numbers.shape[1], tensor_of(image).get_shape()[3]
+    size = transposed_bytes(channels, len(numbers), window["kernel"], window["stride"], width)
+    arguments: dict[str, Any] = {
+        "input": image,
+        "weight": numbers.transpose(0, 2, 3, 1),
+        **named,
+        **{name: window[name] for name in ("stride", "padding")},
+        **more,
+        "dilation": window["dilation"],
+        "input_offset": -x.encoding.zero_point,
+        "output_offset": out.zero_point,
+        "scratch": _scratch(call, size),
+        # Of many channels, the filters the other way round.
+        "output_scratch": _scratch(call, numbers.size),
+    }
+    return call.made({**arguments, **_limits(out)}, IMAGE_ORDER)

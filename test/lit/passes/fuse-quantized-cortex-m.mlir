@@ -34,8 +34,31 @@ func.func @layer(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
 
 // -----
 
+// A softmax has 256 parts of one, which a table brings to another encoding; 0.5 is 2^30 * 2^(26 - 31) of the 5 bits
+// before the point that its kernel has.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @shares
+func.func @shares(%q: tensor<2x3xi8>) -> (tensor<2x3xi8>, tensor<2x3xi8>) {
+  // CHECK-NEXT: %[[S:.*]] = edge.cortex_m.softmax.default(%q, dim = 1, input_zero_point = 4, output_zero_point = -128, input_multiplier = 1073741824, input_shift = 26, diff_min = -31)
+  // CHECK-NEXT: %[[T:.*]] = edge.cortex_m.softmax.default(%q, dim = 1
+  // CHECK-NEXT: %[[L:.*]] = et.get_weight @lookup_lut
+  // CHECK-NEXT: %[[O:.*]] = edge.cortex_m.quantized_activation.default(%[[T]], %[[L]])
+  // CHECK-NEXT: func.return %[[S]], %[[O]]
+  %d = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = 4, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x3xi8>) -> tensor<2x3xf32>
+  %a = edge.aten._softmax.default(%d, dim = -1, half_to_float = false) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %b = edge.aten._softmax.default(%d, dim = -1, half_to_float = false) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %s = edge.quantized_decomposed.quantize_per_tensor.default(%a, scale = 0.00390625, zero_point = -128, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x3xf32>) -> tensor<2x3xi8>
+  %o = edge.quantized_decomposed.quantize_per_tensor.default(%b, scale = 0.0078125, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x3xf32>) -> tensor<2x3xi8>
+  func.return %s, %o : tensor<2x3xi8>, tensor<2x3xi8>
+}
+
+// -----
+
 // One with a scale for each output is a convolution of images of a pixel. What no kernel computes is decomposed after
-// all: the library has none for a softmax, and none for weights as such.
+// all: the library has none for weights as such.
 
 et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
 et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"

@@ -140,6 +140,67 @@ def test_pools(kernels: Kernels) -> None:
             check(kernels, "quantized_max_pool2d", [x, *window, point, point, *n.limits()])
 
 
+TRANSPOSED = [
+    # batch, channels, height, width, outputs, kernel, stride, padding, output padding
+    (1, 4, 4, 5, 8, (2, 2), [2, 2], [0, 0], [0, 0]),
+    (2, 3, 5, 4, 5, (3, 2), [2, 1], [1, 0], [1, 0]),
+    (1, 20, 3, 3, 7, (4, 3), [1, 3], [2, 1], [0, 2]),
+    (1, 70, 2, 3, 33, (1, 1), [3, 2], [0, 0], [2, 1]),
+]
+
+
+@pytest.mark.parametrize("sizes", TRANSPOSED)
+def test_transposed(kernels: Kernels, sizes: Any) -> None:
+    batch, channels, height, width, columns, kernel, *window = sizes
+    n = Numbers(channels)
+    x, weight = n.image(batch, channels, height, width), n.int8(columns, *kernel, channels)
+    for bias in (n.bias(columns), None):
+        arguments = [x, weight, bias, *window, [1, 1], -n.point(), n.point(), *n.factors(columns), *n.limits()]
+        check(kernels, "quantized_transpose_conv2d", [*arguments, SCRATCH, SCRATCH])
+
+
+@pytest.mark.parametrize("scale", [0.003, 0.07, 0.9])
+@pytest.mark.parametrize("shape", [(5,), (3, 7), (2, 3, 40), (1, 511), (2, 1)])
+def test_softmax(kernels: Kernels, shape: tuple[int, ...], scale: float) -> None:
+    """In fixed point: ExecuTorch's reference, which is in floating point, is a step off at most."""
+    n = Numbers(len(shape))
+    (multiplier,), (shift,) = (v.tolist() for v in fixed_point(np.array([scale * 2.0**26])))
+    for low, high in ((-128, 128), (-3, 3), (127, 128)):
+        x = torch.from_numpy(n.random.integers(low, high, shape).astype(np.int8))
+        arguments = [x, len(shape) - 1, n.point(), -128, multiplier, shift, -int(31 * 2.0**26 / 2.0**shift)]
+        check(kernels, "softmax", arguments, has_reference=False)
+        found = lookup("cortex_m.softmax.default")(x.numpy(), *arguments[1:]).astype(int)
+        wanted = torch.ops.cortex_m.softmax.default(*arguments).numpy().astype(int)
+        assert np.abs(found - wanted).max() <= 1
+        # Half of them, at least, are the nearest number.
+        assert (found == wanted).mean() > 0.5
+
+
+def test_shares_that_are_too_small(kernels: Kernels) -> None:
+    """A row of equal numbers, each of which has less than half a part of 256."""
+    for count, part in ((511, 1), (512, 0), (4095, 0)):
+        x = torch.full((2, count), 9, dtype=torch.int8)
+        check(kernels, "softmax", [x, 1, 0, -128, 1 << 30, 20, -255], has_reference=False)
+        found = lookup("cortex_m.softmax.default")(x.numpy(), 1, 0, -128, 1 << 30, 20, -255)
+        assert (found == part - 128).all()
+
+
+def test_softmaxes_that_are_refused(kernels: Kernels) -> None:
+    x = torch.zeros(2, 6, dtype=torch.int8)
+    good: dict[str, Any] = {"dim": 1, "in": 0, "out": -128, "multiplier": 1 << 30, "shift": 20, "diff_min": -200}
+    for name, value in (("dim", 0), ("out", 0), ("multiplier", -1), ("shift", 31), ("shift", -1), ("diff_min", 1)):
+        with pytest.raises(KernelFailure) as failure:
+            kernels.call("cortex_m::softmax.out", [x, *{**good, name: value}.values()], [torch.zeros_like(x)])
+        assert failure.value.check == "KernelArgument"
+    with pytest.raises(KernelFailure) as failure:
+        kernels.call("cortex_m::softmax.out", [x, *{**good, "shift": 30}.values()], [torch.zeros_like(x)])
+    assert failure.value.check == "KernelArgument"
+    long = torch.zeros(1, 4096, dtype=torch.int8)
+    with pytest.raises(KernelFailure) as failure:
+        kernels.call("cortex_m::softmax.out", [long, *good.values()], [torch.zeros_like(long)])
+    assert failure.value.check == "KernelShape"
+
+
 def test_refused(kernels: Kernels) -> None:
     n = Numbers(6)
     x, weight = n.image(1, 4, 5, 5), n.int8(3, 2, 2, 4)
