@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, OpResult
 
 from etir.devtools.lsp.beside import Beside
 from etir.devtools.lsp.document import Document, Part, Place, origins_of, source_of, symbol_of
@@ -129,11 +129,11 @@ def _bytes(type: Attribute) -> int:
 
 def _places(part: Part, op: Operation) -> list[str]:
     """The places in memory that the text itself gives to the operands of an instruction and to a buffer."""
-    buffers = [op] if isinstance(op, BufferOp) else [v.owner for v in op.operands if isinstance(v.owner, BufferOp)]
+    # Of a value that the text uses and does not define, no operation is the owner.
+    makers = [op, *(value.op for value in op.operands if isinstance(value, OpResult))]
     found: dict[str, None] = {}
-    for buffer in buffers:
-        assert isinstance(buffer, BufferOp)
-        if buffer.place is not None:
+    for buffer in makers:
+        if isinstance(buffer, BufferOp) and buffer.place is not None:
             pool, offset = buffer.place
             found[
                 f"{_code(_result_names(part, buffer)[0])}: {_bytes(buffer.result.type):,} bytes "

@@ -191,6 +191,13 @@ class Browser:
         self.call("HeapProfiler.collectGarbage")
         return next(m["value"] for m in self.call("Performance.getMetrics")["metrics"] if m["name"] == "JSHeapUsedSize")
 
+    def processor_seconds(self, painting: bool = False) -> float:
+        """What the thread of the page has had of a processor, or, with ``painting``, all threads of its process: other
+        work on the machine is not in it.
+        """
+        name = "ProcessTime" if painting else "ThreadTime"
+        return next(m["value"] for m in self.call("Performance.getMetrics")["metrics"] if m["name"] == name)
+
     def screenshot(self, path: Path) -> None:
         """What is to be seen, as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))

@@ -30,6 +30,11 @@ NO_EAGER = {
 }
 """Overloads that torch cannot run: it knows their schema only. ``test_quantized_*`` compare them with compositions."""
 
+OF_KERNELS = ("etir.", "cortex_m.")
+"""Namespaces of operators that torch does not have: the tests of their kernels, one of which has to name each, compare
+the two.
+"""
+
 NOT_COMPARED = {
     "aten.as_strided.default": "reads the storage under a view, which an array does not show; called on whole tensors",
     "aten.as_strided_copy.default": "as as_strided",

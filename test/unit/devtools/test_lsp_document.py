@@ -256,3 +256,14 @@ def test_columns_of_every_encoding() -> None:
 def test_places_of_diagnostics_are_those_of_names() -> None:
     document = Document("func.func @f(%x: i1) {\n  %y = aten.nonsense.default(%x) : (i1) -> i1\n  func.return\n}\n")
     assert [p.place for p in document.problems] == [Place(1, 7, 1, 28)]
+
+
+def test_a_value_that_is_used_and_never_defined_is_shown() -> None:
+    """An operation whose operands nothing gives, of a text that ends before that is an error."""
+    text = "func.return %x, %n : tensor<?x4xf32, #et.layout<dims = [s0, 4]>>, i6 func.func @mixed(%x: i64) {"
+    document = Document(text, ToolContext)
+    assert document.problems
+    for column in range(12):
+        found = hover(document, 0, column, None)
+        assert found is None or "func.return" in found[0]
+    assert hover(document, 0, 3, None) is not None

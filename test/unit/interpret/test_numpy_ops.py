@@ -25,7 +25,7 @@ from etir.interpret.numpy_ops.creation import seed
 from etir.interpret.numpy_ops.registry import IGNORED
 from etir.interpret.numpy_ops.special import erf, erfc
 
-from etir_testing.interpret import numpy_ops_calls
+from etir_testing.interpret import numpy_ops_calls, numpy_samples
 from etir_testing.interpret.numpy_ops_oracle import Tally, check_call, difference, to_numpy
 from etir_testing.runtime.kernels import manifest
 
@@ -73,7 +73,7 @@ def test_parameters_are_the_schemas() -> None:
     differences: list[str] = []
     for name in supported():
         parameters = inspect.signature(OPS[name]).parameters
-        if name.startswith(("etir.", "cortex_m.")):  # operators of kernels, which torch does not have
+        if name.startswith(numpy_samples.OF_KERNELS):
             schema = parse_schema(manifest()[f"{name.removesuffix('.default').replace('.', '::')}.out"]["schema"])
             named = [a.name for a in schema.arguments if not (a.is_write and a.kwarg_only)]
             if named != list(parameters):
