@@ -81,6 +81,15 @@ bool all_zero(const unsigned char* data, size_t size) {
   return data[0] == 0 && std::memcmp(data, data + 1, size - 1) == 0;
 }
 
+/// Makes a buffer zero. Pages that are, are not written: those of a cache that nothing has used take no memory yet.
+void clear(const PlannedBuffer& buffer) {
+  unsigned char* data = static_cast<unsigned char*>(buffer.data);
+  for (size_t at = 0; at < buffer.size; at += kPage) {
+    const size_t size = std::min(kPage, static_cast<size_t>(buffer.size) - at);
+    if (!all_zero(data + at, size)) std::memset(data + at, 0, size);
+  }
+}
+
 }  // namespace
 
 bool Session::save(const std::string& path, Failure* failure) {
@@ -138,7 +147,7 @@ bool Session::restore(const std::string& path, Failure* failure) {
       uint64_t size = 0, pages = 0, before = 0;
       unsigned char page[kPage];
       if (!stream.read(&size) || size != buffer.size || !stream.read(&pages)) return wrong("is damaged");
-      if (apply) std::memset(buffer.data, 0, buffer.size);
+      if (apply) clear(buffer);
       for (uint64_t p = 0; p < pages; ++p) {
         uint64_t number = 0;
         if (!stream.read(&number) || number >= (size + kPage - 1) / kPage || (p > 0 && number <= before)) {

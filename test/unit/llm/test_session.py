@@ -13,10 +13,14 @@ import pytest
 
 from etir.diagnostics import EtirError
 from etir.llm import LanguageModel, Sampling
+from etir.llm.checkpoint.load import load_checkpoint
+from etir.llm.compile import LanguageModelOptions, compile_language_model
 
+from etir_testing.models.checkpoints import write_gguf
 from etir_testing.models.language_model import EOS, VOCABULARY, SmallModel, train_tokenizer, write_small_model
 from etir_testing.models.static_cache import CACHE
 
+CAPACITY = 1 << 16
 PROMPT = [5, 17, 42, 8, 77, 200, 310]
 
 
@@ -149,6 +153,31 @@ def test_saving_and_restoring(small: SmallModel, last_only: SmallModel, model: L
         raised("E1725", lambda: restored.restore(tmp_path / "bad"))
     assert restored.tokens == held
     assert ids_of(restored.generate(prompt, max_tokens=8)) == small.greedy(prompt, 8)
+
+
+def anonymous_bytes() -> int:
+    """Bytes of this process that no file backs."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon:"))
+
+
+@pytest.mark.nightly  # compiles a model with a large cache
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="Linux says what memory is in use")
+def test_restoring_takes_memory_for_the_positions_in_use_only(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", "llama", "Q8_0", max_position_embeddings=CAPACITY)
+    options = LanguageModelOptions("int8", context=CAPACITY)
+    compile_language_model(load_checkpoint(tmp_path / "m.gguf"), options, target="etir").save(tmp_path / "m.pte")
+    session = LanguageModel.load(tmp_path / "m.pte", threads=1).session()
+    session.prefill(PROMPT[:5])
+    session.save(tmp_path / "saved")
+    model = LanguageModel.load(tmp_path / "m.pte", threads=1)
+    restored = model.session()
+    restored.prefill([1, 2, 3])
+    before = anonymous_bytes()
+    restored.restore(tmp_path / "saved")
+    assert model.memory()["session"] > 16 << 20
+    assert anonymous_bytes() - before < 4 << 20
+    assert restored.tokens == session.tokens
 
 
 def test_how_answers_end(model: LanguageModel) -> None:
