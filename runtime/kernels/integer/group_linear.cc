@@ -126,7 +126,9 @@ struct GroupProduct {
     constexpr int kSums = 64;  // rows whose sums are kept while the groups of a panel go by
     float scales[kBlockGroups * kPanel], minimums[kBlockGroups * kPanel];
     float acc[kSums * kPanel];
+    if (end - begin == 1) groups::prefetch_panel<kBits>(weights, first);
     for (int64_t p = first; p < last; ++p) {
+      if (end - begin == 1 && p + 1 < last) groups::prefetch_factors(weights, p + 1);
       for (int64_t strip = begin; strip < end; strip += kSums) {
         const int64_t strip_end = std::min(end, strip + kSums);
         std::fill(acc, acc + (strip_end - strip) * kPanel, 0.0f);
@@ -155,7 +157,9 @@ struct GroupProduct {
     // Strips of rows that stay in the cache while all panels go by; for one row, the panels are shared out.
     const int64_t strip = std::max<int64_t>(64, kStripBytes / (left.depth + 1) / 64 * 64);
     const int64_t strips = (left.rows + strip - 1) / strip;
-    const int64_t grain = left.rows >= 16 ? 1 : std::max<int64_t>(1, kTaskBytes / panel_bytes);
+    // A part for each thread then: memory gives as much to each, and a stream that is begun anew waits for it.
+    const int64_t share = (panels + ctx.parallel.threads - 1) / ctx.parallel.threads;
+    const int64_t grain = left.rows >= 16 ? 1 : std::max(share, kTaskBytes / panel_bytes);
     for (int64_t s = 0; s < strips; ++s) {
       ctx.parallel_for(panels, grain, [&](int64_t first, int64_t last) {
         multiply(s * strip, std::min(left.rows, (s + 1) * strip), first, last);
@@ -203,6 +207,8 @@ void group_dynamic_linear(KernelContext& ctx, const Tensor& input, const Tensor&
   left.scales = left.by_row ? nullptr : ctx.temp_array<float>(pairs);
   left.row_scales = left.by_row ? ctx.temp_array<RowScale>(left.rows) : nullptr;
   if (ctx.failed()) return;
+  // Memory is read while the numbers of the row are found.
+  if (left.rows == 1) groups::prefetch_panel<kBits>(product.weights, 0);
   const int zero = minimums == nullptr ? groups::kZero<kBits> : 0;
   const int64_t tiles = (left.rows + left.most - 1) / left.most;
   ctx.parallel_for(tiles, 4096 / (left.depth + 1) + 1, [&](int64_t first, int64_t last) {

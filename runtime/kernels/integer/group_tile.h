@@ -94,98 +94,128 @@ void add_groups(GroupRows x, GroupPanel w, float* acc) {
 
 #if ETIR_INT8_X86
 
-/// detail::end_group on registers: `sums` are those of the 16 columns.
 template <int kRows>
-void end_group_avx2(const GroupRows& x, const GroupPanel& w, int64_t group, const __m256i (*sums)[2], float* acc) {
-  using namespace groups;
-  __m256 scales[2], minimums[2];
-  ETIR_UNROLL
-  for (int v = 0; v < 2; ++v) {
-    scales[v] = _mm256_loadu_ps(w.scales + group * kLanes + v * 8);
-    minimums[v] = w.minimums == nullptr ? _mm256_setzero_ps() : _mm256_loadu_ps(w.minimums + group * kLanes + v * 8);
-  }
+inline void load_totals(const float* acc, __m256 (*totals)[2]) {
   ETIR_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const int64_t at = group * kRows + r;
     ETIR_UNROLL
-    for (int v = 0; v < 2; ++v) {
-      float* to = acc + r * kPanel + v * 8;
-      __m256 scale = scales[v];
-      if (x.scales != nullptr) scale = _mm256_mul_ps(scale, _mm256_set1_ps(x.scales[at]));
-      __m256 total = _mm256_add_ps(_mm256_loadu_ps(to), _mm256_mul_ps(scale, _mm256_cvtepi32_ps(sums[r][v])));
-      if (w.minimums != nullptr) total = _mm256_add_ps(total, _mm256_mul_ps(minimums[v], _mm256_set1_ps(x.sums[at])));
-      _mm256_storeu_ps(to, total);
+    for (int v = 0; v < 2; ++v) totals[r][v] = _mm256_loadu_ps(acc + r * kPanel + v * 8);
+  }
+}
+
+template <int kRows>
+inline void store_totals(const __m256 (*totals)[2], float* acc) {
+  ETIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    ETIR_UNROLL
+    for (int v = 0; v < 2; ++v) _mm256_storeu_ps(acc + r * kPanel + v * 8, totals[r][v]);
+  }
+}
+
+/// detail::end_group on registers: `sums` are those of the 16 columns.
+template <int kRows, bool kMinimums, bool kScaled>
+inline void end_group_avx2(const GroupRows& x, const GroupPanel& w, int64_t group, const __m256i (*sums)[2],
+                           __m256 (*totals)[2]) {
+  using namespace groups;
+  ETIR_UNROLL
+  for (int v = 0; v < 2; ++v) {
+    const int64_t from = group * kLanes + v * 8;
+    const __m256 scales = _mm256_loadu_ps(w.scales + from);
+    ETIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t at = group * kRows + r;
+      __m256 scale = scales;
+      if constexpr (kScaled) scale = _mm256_mul_ps(scale, _mm256_set1_ps(x.scales[at]));
+      totals[r][v] = _mm256_add_ps(totals[r][v], _mm256_mul_ps(scale, _mm256_cvtepi32_ps(sums[r][v])));
+      if constexpr (kMinimums) {
+        const __m256 minimums = _mm256_loadu_ps(w.minimums + from);
+        totals[r][v] = _mm256_add_ps(totals[r][v], _mm256_mul_ps(minimums, _mm256_set1_ps(x.sums[at])));
+      }
     }
   }
 }
 
-/// AVX2 with numbers of 4 bits: products of bytes are added up in 16 bits, which hold those of a chunk. Numbers of the
-/// rows are spread over a register once for both halves of the panel; the loads would take longer than the products.
-template <int kRows>
-void add_groups_avx2_4(GroupRows x, GroupPanel w, float* acc) {
+/// AVX2 with numbers of 4 bits: products of bytes are added up in 16 bits, which hold those of a chunk. Half of a panel
+/// goes through a chunk at a time: the sums of both would leave too few of the sixteen registers for products.
+template <int kRows, bool kMinimums, bool kScaled>
+void add_groups_avx2_4(const GroupRows& x, const GroupPanel& w, float* acc) {
   using namespace groups;
   const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+  const int8_t* numbers = x.numbers;
+  const uint8_t* data = w.data;
+  __m256 totals[kRows][2];
+  load_totals<kRows>(acc, totals);
   for (int64_t g = 0; g < w.groups; ++g) {
     __m256i sums[kRows][2];
     ETIR_UNROLL
     for (int r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = _mm256_set1_epi32(x.offsets[g * kRows + r]);
     for (int64_t chunk = 0; chunk < w.chunks; ++chunk) {
-      __m256i pairs[kRows][2];
       ETIR_UNROLL
-      for (int r = 0; r < kRows; ++r) pairs[r][0] = pairs[r][1] = _mm256_setzero_si256();
-      ETIR_NO_UNROLL
-      for (int q = 0; q < kChunk / kQuad; q += 2, w.data += kPanel * kQuad) {
-        if constexpr (kRows == 1) prefetch_weights(w.data);
-        __m256i both[2];
+      for (int v = 0; v < 2; ++v) {
+        __m256i pairs[kRows];
         ETIR_UNROLL
-        for (int v = 0; v < 2; ++v) both[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w.data + v * 32));
-        ETIR_UNROLL
-        for (int half = 0; half < 2; ++half, x.numbers += kRows * kQuad) {
-          __m256i right[2];
-          ETIR_UNROLL
-          for (int v = 0; v < 2; ++v) {
-            right[v] = _mm256_and_si256(half == 0 ? both[v] : _mm256_srli_epi16(both[v], 4), low);
-          }
+        for (int r = 0; r < kRows; ++r) pairs[r] = _mm256_setzero_si256();
+        const uint8_t* from = data + v * 32;
+        const int8_t* left = numbers;
+        const auto eight = [&]() {
+          if (kRows == 1 && v == 0) prefetch_weights(from);
+          const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+          const __m256i first = _mm256_and_si256(both, low);
+          const __m256i second = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
           ETIR_UNROLL
           for (int r = 0; r < kRows; ++r) {
-            int four;
-            std::memcpy(&four, x.numbers + r * kQuad, sizeof(four));
-            const __m256i left = _mm256_set1_epi32(four);
-            ETIR_UNROLL
-            for (int v = 0; v < 2; ++v) {
-              pairs[r][v] = _mm256_add_epi16(pairs[r][v], _mm256_maddubs_epi16(right[v], left));
-            }
+            int fours[2];
+            std::memcpy(&fours[0], left + r * kQuad, kQuad);
+            std::memcpy(&fours[1], left + (kRows + r) * kQuad, kQuad);
+            const __m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(first, _mm256_set1_epi32(fours[0])),
+                                                 _mm256_maddubs_epi16(second, _mm256_set1_epi32(fours[1])));
+            pairs[r] = _mm256_add_epi16(pairs[r], sum);
           }
+          from += kPanel * kQuad;
+          left += 2 * kRows * kQuad;
+        };
+        if constexpr (kRows == 1) {
+          ETIR_UNROLL
+          for (int q = 0; q < kChunk / kQuad; q += 2) eight();
+        } else {
+          ETIR_NO_UNROLL
+          for (int q = 0; q < kChunk / kQuad; q += 2) eight();
         }
-      }
-      ETIR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
         ETIR_UNROLL
-        for (int v = 0; v < 2; ++v) sums[r][v] = _mm256_add_epi32(sums[r][v], _mm256_madd_epi16(pairs[r][v], ones));
+        for (int r = 0; r < kRows; ++r) sums[r][v] = _mm256_add_epi32(sums[r][v], _mm256_madd_epi16(pairs[r], ones));
       }
+      numbers += kRows * kChunk;
+      data += kChunkBytes<4>;
     }
-    end_group_avx2<kRows>(x, w, g, sums, acc);
+    end_group_avx2<kRows, kMinimums, kScaled>(x, w, g, sums, totals);
   }
+  store_totals<kRows>(totals, acc);
 }
 
 /// AVX2 with numbers of 8 bits: products of 16 bits, since those of bytes would saturate.
-template <int kRows>
-void add_groups_avx2_8(GroupRows x, GroupPanel w, float* acc) {
+template <int kRows, bool kMinimums, bool kScaled>
+void add_groups_avx2_8(const GroupRows& x, const GroupPanel& w, float* acc) {
   using namespace groups;
+  const int8_t* numbers = x.numbers;
+  const uint8_t* data = w.data;
+  __m256 totals[kRows][2];
+  load_totals<kRows>(acc, totals);
   for (int64_t g = 0; g < w.groups; ++g) {
     __m256i pairs[kRows][4];
+    ETIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      ETIR_UNROLL
       for (int v = 0; v < 4; ++v) pairs[r][v] = _mm256_setzero_si256();
     }
-    for (int64_t q = 0; q < w.chunks * (kChunk / kQuad); ++q, w.data += kPanel * kQuad, x.numbers += kRows * kQuad) {
-      if constexpr (kRows == 1) prefetch_weights(w.data);
+    for (int64_t q = 0; q < w.chunks * (kChunk / kQuad); ++q, data += kPanel * kQuad, numbers += kRows * kQuad) {
+      if constexpr (kRows == 1) prefetch_weights(data);
       ETIR_UNROLL
       for (int v = 0; v < 4; ++v) {
-        const __m256i right = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w.data + v * 16)));
+        const __m256i right = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(data + v * 16)));
         ETIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
           int four;
-          std::memcpy(&four, x.numbers + r * kQuad, sizeof(four));
+          std::memcpy(&four, numbers + r * kQuad, sizeof(four));
           const __m256i left = _mm256_cvtepi8_epi16(_mm_set1_epi32(four));
           pairs[r][v] = _mm256_add_epi32(pairs[r][v], _mm256_madd_epi16(left, right));
         }
@@ -201,7 +231,20 @@ void add_groups_avx2_8(GroupRows x, GroupPanel w, float* acc) {
         sums[r][v] = _mm256_add_epi32(_mm256_permute4x64_epi64(fours, 0xd8), offset);
       }
     }
-    end_group_avx2<kRows>(x, w, g, sums, acc);
+    end_group_avx2<kRows, kMinimums, kScaled>(x, w, g, sums, totals);
+  }
+  store_totals<kRows>(totals, acc);
+}
+
+template <int kBits, int kRows, bool kMinimums>
+void add_groups_avx2(const GroupRows& x, const GroupPanel& w, float* acc) {
+  const bool scaled = x.scales != nullptr;
+  if constexpr (kBits == 4) {
+    scaled ? add_groups_avx2_4<kRows, kMinimums, true>(x, w, acc)
+           : add_groups_avx2_4<kRows, kMinimums, false>(x, w, acc);
+  } else {
+    scaled ? add_groups_avx2_8<kRows, kMinimums, true>(x, w, acc)
+           : add_groups_avx2_8<kRows, kMinimums, false>(x, w, acc);
   }
 }
 
@@ -339,11 +382,8 @@ void add_groups(GroupVariant variant, const GroupRows& x, const GroupPanel& w, f
   if (variant == GroupVariant::Vnni) return add_groups_vnni<kBits, kRows>(x, w, acc);
 #endif
   (void)variant;
-  if constexpr (kBits == 4) {
-    add_groups_avx2_4<kRows>(x, w, acc);
-  } else {
-    add_groups_avx2_8<kRows>(x, w, acc);
-  }
+  w.minimums != nullptr ? add_groups_avx2<kBits, kRows, true>(x, w, acc)
+                        : add_groups_avx2<kBits, kRows, false>(x, w, acc);
 #else
 #if ETIR_GROUP_DOT
   if (variant == GroupVariant::Dot) return add_groups_dot<kBits, kRows>(x, w, acc);

@@ -24,7 +24,10 @@ constexpr DtypeSet kAttentionTypes =
 constexpr int64_t kQueries = 4;
 constexpr int64_t kKeys = 64;
 constexpr int64_t kDims = 256;
+constexpr int kScoreLanes = 8;  ///< scores of a query that are looked at side by side
+static_assert(kKeys % kScoreLanes == 0);
 
+inline int64_t lanes_of(int64_t count) { return (count + kScoreLanes - 1) / kScoreLanes * kScoreLanes; }
 inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -69,7 +72,7 @@ inline void multiply_rows(const float* a, int64_t a_row, int64_t a_col, const fl
   }
   if constexpr (kRows > 1) {
     if (rows > 0) {
-      multiply_rows<(kRows > 4 ? 4 : kRows / 2), kVectors, kByColumns>(a, a_row, a_col, b, b_row, depth, rows, to,
+      multiply_rows<(kRows > 4 ? 4 : kRows - 1), kVectors, kByColumns>(a, a_row, a_col, b, b_row, depth, rows, to,
                                                                        to_row, adds);
     }
   }
@@ -113,8 +116,8 @@ inline const float* as_float(const T* from, int64_t n, float* __restrict buffer)
   }
 }
 
-/// Scores of keys [first, first + count) for all queries of the block: scaled, masked, -inf where not to be seen. Keys
-/// are of type T; what their scale and zero point do is done to the sums.
+/// Scores of keys [first, first + count) for all queries of the block: scaled, masked, -inf where not to be seen and
+/// from there to the end of the lanes. Keys are of type T; what their scale and zero point do is done to the sums.
 template <typename T>
 inline void score(const Attention& task, const QueryBlock& block, int64_t first, int64_t count,
                   float (*scores)[kKeys]) {
@@ -131,6 +134,7 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
       for (int64_t i = 0; quantized && i < n; ++i) query_sums[q] += queries[q][i];
     }
     const T* row = key.tensor->ptr<T>() + first_key * key.dim + d;
+    // One key after the other: rows that are read side by side are slower where they come from memory.
     for (int64_t j = 0; j < count; ++j, row += key.position_step * key.dim) {
       const float* at = as_float(row, n, key_buffer);
       for (int64_t q = 0; q < block.count; ++q) {
@@ -149,12 +153,38 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
   }
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   for (int64_t q = 0; q < block.count; ++q) {
-    for (int64_t j = 0; j < count; ++j) {
-      float value = scores[q][j] * task.scale;
-      if (task.mask != nullptr) value += mask_at(*task.mask, block.position[q] * task.keys + first + j);
-      scores[q][j] = first + j < block.limit[q] ? value : kNever;
+    const int64_t seen = max64(0, min64(count, block.limit[q] - first));
+    for (int64_t j = 0; j < seen; ++j) scores[q][j] *= task.scale;
+    for (int64_t j = 0; task.mask != nullptr && j < seen; ++j) {
+      scores[q][j] += mask_at(*task.mask, block.position[q] * task.keys + first + j);
+    }
+    for (int64_t j = seen; j < lanes_of(count); ++j) scores[q][j] = kNever;
+  }
+}
+
+/// The largest of `largest` and the scores of `count` keys, filled up to whole lanes.
+inline float largest_score(const float* scores, int64_t count, float largest) {
+  float most[kScoreLanes];
+  for (int k = 0; k < kScoreLanes; ++k) most[k] = largest;
+  for (int64_t j = 0; j < count; j += kScoreLanes) {
+    for (int k = 0; k < kScoreLanes; ++k) most[k] = scores[j + k] > most[k] ? scores[j + k] : most[k];
+  }
+  for (int k = 0; k < kScoreLanes; ++k) largest = most[k] > largest ? most[k] : largest;
+  return largest;
+}
+
+/// Scores become weights, relative to `shift`; their sum.
+inline float weigh(float* scores, int64_t count, float shift) {
+  float sums[kScoreLanes] = {};
+  for (int64_t j = 0; j < count; j += kScoreLanes) {
+    for (int k = 0; k < kScoreLanes; ++k) {
+      scores[j + k] = vexp(scores[j + k] - shift);
+      sums[k] += scores[j + k];
     }
   }
+  float sum = 0;
+  for (int k = 0; k < kScoreLanes; ++k) sum += sums[k];
+  return sum;
 }
 
 #if ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
@@ -252,17 +282,11 @@ inline void attend(const Attention& task, const QueryBlock& block, int64_t dim_f
     const int64_t count = min64(kKeys, limit - first);
     score<T>(task, block, first, count, scores);
     for (int64_t q = 0; q < block.count; ++q) {
-      float most = largest[q];
-      for (int64_t j = 0; j < count; ++j) most = scores[q][j] > most ? scores[q][j] : most;
+      const float most = largest_score(scores[q], count, largest[q]);
       // Before the first key that is seen everything is zero.
       const float rescale = largest[q] == kNever ? 0.0f : vexp(largest[q] - most);
       const float shift = most == kNever ? 0.0f : most;
-      float sum = 0;
-      for (int64_t j = 0; j < count; ++j) {
-        scores[q][j] = vexp(scores[q][j] - shift);
-        sum += scores[q][j];
-      }
-      total[q] = total[q] * rescale + sum;
+      total[q] = total[q] * rescale + weigh(scores[q], count, shift);
       largest[q] = most;
       if (rescale != 1.0f) {
         for (int64_t i = 0; i < n; ++i) sums[q][i] *= rescale;

@@ -61,6 +61,32 @@ inline void prefetch_weights(const uint8_t* at) {
 #endif
 }
 
+/// Asks for `bytes` from `at` on, which may be more than there are.
+inline void prefetch(const void* at, int64_t bytes) {
+#if defined(__GNUC__)
+  constexpr int64_t kLine = 64;
+  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(static_cast<const uint8_t*>(at) + i);
+#else
+  (void)at, (void)bytes;
+#endif
+}
+
+/// Asks for the scales and minimums of a panel.
+inline void prefetch_factors(const Weights& weights, int64_t panel) {
+  for (const Tensor* tensor : {weights.scales, weights.minimums}) {
+    if (tensor == nullptr) continue;
+    const int64_t bytes = weights.groups * kLanes * static_cast<int64_t>(element_size(tensor->dtype));
+    prefetch(tensor->ptr<uint8_t>() + panel * bytes, bytes);
+  }
+}
+
+/// Asks for what a product of one row reads before prefetch_weights() is ahead of it, of the panels from `panel` on.
+template <int kBits>
+void prefetch_panel(const Weights& weights, int64_t panel) {
+  prefetch(weights.panel<kBits>(panel), kPrefetchBytes);
+  prefetch_factors(weights, panel);
+}
+
 /// Items of a panel's scales or minimums as float32.
 inline void read_factors(const Tensor& tensor, int64_t first, int count, float* to) {
   if (tensor.dtype == ScalarType::Half) {
