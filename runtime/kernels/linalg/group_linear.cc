@@ -71,15 +71,12 @@ void add_block(const GroupBlock& w, const float* x, int64_t x_row, float* acc) {
 }
 
 #if ETIR_GROUP_X86
-/// The same with AVX2. kSigned: numbers are moved to the top of their 32 bits, where they have their sign, and stay
-/// there: what they are larger by is a power of two, which the sum of a group is multiplied by.
+/// The same with AVX2. kSigned: numbers are moved to the top of their 32 bits and back, which keeps their sign.
 template <int kBits, int kRows, bool kSigned>
 void add_block_avx2(const GroupBlock& w, const float* x, int64_t x_row, float* acc) {
   constexpr int kParts = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;  // sums that do not wait for each other
   constexpr int kStep = 32 / kBits, kHigh = 32 - kBits;        // numbers of a row in a load; bits above a number
   const __m256i sign = _mm256_set1_epi8(static_cast<char>(!kSigned ? 0 : kBits == 4 ? 0x88 : 0x80));
-  const __m256i highest = _mm256_set1_epi32(static_cast<int>(~0u << kHigh));
-  const __m256 unit = _mm256_set1_ps(1.0f / static_cast<float>(1u << kHigh));
   for (int64_t g = 0; g < w.groups; ++g) {
     __m256 parts[kRows][kParts][2];
     ETIR_UNROLL
@@ -97,7 +94,7 @@ void add_block_avx2(const GroupBlock& w, const float* x, int64_t x_row, float* a
         ETIR_UNROLL
         for (int v = 0; v < 2; ++v) {
           const __m256i top = _mm256_slli_epi32(fours[v], kHigh - 8 * j - shift);
-          values[v] = _mm256_cvtepi32_ps(kSigned ? _mm256_and_si256(top, highest) : _mm256_srli_epi32(top, kHigh));
+          values[v] = _mm256_cvtepi32_ps(kSigned ? _mm256_srai_epi32(top, kHigh) : _mm256_srli_epi32(top, kHigh));
         }
         ETIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
@@ -131,7 +128,6 @@ void add_block_avx2(const GroupBlock& w, const float* x, int64_t x_row, float* a
         __m256 sum = parts[r][0][v];
         ETIR_UNROLL
         for (int p = 1; p < kParts; ++p) sum = _mm256_add_ps(sum, parts[r][p][v]);
-        if constexpr (kSigned) sum = _mm256_mul_ps(sum, unit);
         float* to = acc + r * kLanes + v * 8;
         __m256 total = _mm256_fmadd_ps(_mm256_loadu_ps(w.scales + g * kLanes + v * 8), sum, _mm256_loadu_ps(to));
         if constexpr (!kSigned) {
