@@ -27,6 +27,7 @@ from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model as pte
 from etir.emit.pte.reader import read_pte
 from etir.errors import E0918, E0919
+from etir.interpret.numbers import VARYING_NUMBERS, is_another, number_of
 
 if TYPE_CHECKING:
     from etir.devtools.profile.profile import Profile
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _VALUE_ALIGNMENT = 64
 _NO_ROOM = 86
 """What the process exits with when its buffer of values would not fit into memory."""
+_NUMBERS: dict[type, str] = {pte.Int: "int_val", pte.Bool: "bool_val", pte.Double: "double_val"}
+"""Values of a file that are numbers, and their field."""
 _UNLOGGABLE = (ScalarType.HALF, ScalarType.BFLOAT16)
 
 
@@ -66,6 +69,7 @@ def run_stock(
     if plan is None:
         names = ", ".join(plan.name for plan in program.execution_plan)
         raise E0918.error(f"the program has no method '{method}'; it has {names}", SourceLocation(path))
+    _check_numbers(path, plan, inputs)
     with tempfile.TemporaryDirectory() as folder:
         if values is not None:
             _check_loggable(path, plan)
@@ -147,6 +151,15 @@ def _tensors(plan: pte.ExecutionPlan, indices: Sequence[int]) -> list[pte.Tensor
         elif isinstance(value, pte.TensorList | pte.OptionalTensorList):
             found += _tensors(plan, [item for item in value.items if item >= 0])
     return found
+
+
+def _check_numbers(path: str, plan: pte.ExecutionPlan, inputs: Sequence[Any]) -> None:
+    """Raises error E0918 for an input that is another number than in the program: the runtime takes no other."""
+    for index, (value, given) in enumerate(zip(plan.inputs, inputs, strict=False)):
+        own = _NUMBERS.get(type(plan.values[value]))
+        if own is not None and is_another(number := number_of(given), kept := getattr(plan.values[value], own)):
+            message = f"input {index} of '{plan.name}' is {number!r}, the program was compiled for {kept!r}"
+            raise E0918.error(message, SourceLocation(path), help=VARYING_NUMBERS)
 
 
 def _check_loggable(path: str, plan: pte.ExecutionPlan) -> None:

@@ -44,6 +44,7 @@ from etir.dialects.text import source_location
 from etir.interpret.errors import E1001, E1002, E1005, E1006
 from etir.interpret.evaluator import flat
 from etir.interpret.kernel_schemas import KernelSchemas
+from etir.interpret.numbers import VARYING_NUMBERS, is_another, number_of
 from etir.passes.analysis.in_place import InPlaceKernels, known_in_place_kernels
 from etir.passes.analysis.workspaces import workspaces_of
 
@@ -78,6 +79,10 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
     "sym_ite": BY_NAME["sym.ite"].function,
 }
 """Primitive operators on numbers, by the name between ``executorch_prim::`` and the overload."""
+
+
+_READERS = (CallOp, DelegateCallOp, JumpFalseOp, MoveOp)
+"""Instructions that read a number. One among the inputs that none of them reads was written into the program."""
 
 
 class _Cell:
@@ -300,8 +305,18 @@ class ExecutableMethod:
     def _set_inputs(self, op: InputsOp, inputs: Sequence[Any]) -> None:
         if len(inputs) != len(op.arguments):
             raise E1002.error(f"the method takes {len(op.arguments)} inputs, {len(inputs)} given")
-        for value, given in zip(op.arguments, inputs, strict=True):
-            self.write(value, self.evaluator.from_user(given) if value in self.cells else given)
+        for index, (value, given) in enumerate(zip(op.arguments, inputs, strict=True)):
+            if value in self.cells:
+                self.write(value, self.evaluator.from_user(given))
+                continue
+            number = number_of(given)
+            if any(isinstance(use.operation, _READERS) for use in value.uses):
+                self.write(value, number)
+            elif is_another(number, own := self.numbers[value]):
+                name = value.name_hint or str(index)
+                raise E1002.error(
+                    f"input '{name}' is {number!r}, the program was compiled for {own!r}", help=VARYING_NUMBERS
+                )
 
     def _update_inputs(self, inputs: Sequence[Any]) -> None:
         """Hand what a method wrote into the caller's memory back to the caller's tensors."""

@@ -54,6 +54,7 @@ from etir.interpret.errors import E1001, E1002, E1003, E1005, E1006
 from etir.interpret.evaluator import Evaluator, flat, is_out_of_memory
 from etir.interpret.evaluators import get_evaluator
 from etir.interpret.executable import ExecutableMethod
+from etir.interpret.numbers import VARYING_NUMBERS, is_another, number_of
 from etir.passes.infra.base import is_private
 
 MAX_ITERATIONS = 10_000_000
@@ -310,11 +311,6 @@ def _order(op: Operation) -> tuple[int, ...] | None:
     return recorded_order(op.attributes.get(DIM_ORDERS))
 
 
-def number_of(value: Any) -> Any:
-    """A number where an array or a tensor of one element is given for an input that is no tensor."""
-    return value.item() if hasattr(value, "item") and tuple(value.shape) == () else value
-
-
 def _check_numbers(func: FuncOp, inputs: Sequence[Any]) -> None:
     """Raises error E1002 for an input that export has written into the program, and that is another one now."""
     for index, attributes in enumerate([] if func.arg_attrs is None else func.arg_attrs.data):
@@ -323,9 +319,10 @@ def _check_numbers(func: FuncOp, inputs: Sequence[Any]) -> None:
             continue
         value = fixed.data if isinstance(fixed, StringAttr) else scalar_of(fixed)
         given = inputs[index]
-        if given != value and not (given != given and value != value):
+        if is_another(given, value):
             raise E1002.error(
-                f"input '{input_names(func)[index]}' is {given!r}, the program was compiled for {value!r}"
+                f"input '{input_names(func)[index]}' is {given!r}, the program was compiled for {value!r}",
+                help=VARYING_NUMBERS,
             )
 
 

@@ -329,12 +329,17 @@ class Method:
         diagnostic = error.diagnostics[0]
         if diagnostic.id == E1208 and error.check != "None":
             help = f"the method takes {signature_text(self.inputs) or 'nothing'}"
+            if error.check == "InputValue":
+                help += "; for a number that may vary " + _VARYING
             renewed = diagnostic.id.diagnostic(diagnostic.message, help=help, notes=diagnostic.notes)
             return RuntimeFailure(
                 renewed, error.check, error.category, error.method, error.instruction, error.operator, error.values
             )
         return error.with_traceback(None)
 
+
+_VARYING = "export with torch.export.Dim.DYNAMIC in its place in dynamic_shapes, and compile for target 'etir'"
+"""The next step for who gives another number than the one that export has written into the program."""
 
 _RECORDED = {"repeat": 1, "values": False, "records": 1 << 24, "value_bytes": 1 << 30}
 """What :meth:`Method.profile` takes besides the program's arguments, with defaults."""

@@ -43,14 +43,16 @@ class TensorInfo:
 class ScalarInfo:
     """A value in a method's signature that is no tensor: ``"int"``, ``"float"``, ``"bool"``, ``"str"``, ``"none"``.
 
-    ``name`` is as for tensors.
+    ``name`` is as for tensors. ``fixed`` is the one value that an input may have, because the program was compiled for
+    it; None for an input that may have others, and for outputs.
     """
 
     kind: str
     name: str | None = None
+    fixed: bool | int | float | str | None = None
 
     def __str__(self) -> str:
-        return self.kind
+        return self.kind if self.fixed is None else f"{self.kind} = {self.fixed!r}"
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def sum_by_operator(instructions: Iterable[tuple[int, str, int]]) -> tuple[Opera
 def info_of(row: tuple[Any, ...], name: str | None) -> TensorInfo | ScalarInfo:
     """From a row of the native module's signature; without a ``name`` a tensor has its own, if the file has it."""
     if row[0] != "tensor":
-        return ScalarInfo(row[0], name)
+        return ScalarInfo(row[0], name, *row[1:])
     _, dtype, shape, dim_order, dynamic, own_name = row
     return TensorInfo(shape, dtype, dim_order, dynamic, name or own_name or None)
 

@@ -94,6 +94,20 @@ nb::tuple describe_tensor(const TensorInfo& info) {
 
 nb::tuple describe_value(Tag tag) { return nb::make_tuple(kind_name(tag)); }
 
+/// (kind, the one value that the input may have or None when it may have others)
+nb::tuple describe_scalar_input(const MethodMeta& meta, uint32_t i) {
+  const Value own = meta.input_value(i);
+  nb::object fixed = nb::none();
+  if (own.tag == Tag::String) {
+    fixed = text_of(Method::string(own));
+  } else if (own.tag <= Tag::Double && !meta.input_varies(i)) {
+    if (own.tag == Tag::Int) fixed = nb::int_(own.payload.integer);
+    if (own.tag == Tag::Bool) fixed = nb::bool_(own.payload.boolean);
+    if (own.tag == Tag::Double) fixed = nb::float_(own.payload.real);
+  }
+  return nb::make_tuple(kind_name(own.tag), fixed);
+}
+
 /// The runs of a method, recorded.
 class PythonRecording {
  public:
@@ -265,7 +279,7 @@ class PythonProgram {
     nb::list inputs, outputs;
     for (uint32_t i = 0; i < meta.num_inputs(); ++i) {
       const Tag tag = meta.input_tag(i);
-      inputs.append(tag == Tag::Tensor ? describe_tensor(meta.input_tensor(i)) : describe_value(tag));
+      inputs.append(tag == Tag::Tensor ? describe_tensor(meta.input_tensor(i)) : describe_scalar_input(meta, i));
     }
     for (uint32_t i = 0; i < meta.num_outputs(); ++i) {
       const Tag tag = meta.output_tag(i);

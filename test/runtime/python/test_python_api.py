@@ -118,7 +118,7 @@ def test_numbers_none_and_several_outputs() -> None:
     assert torch.equal(outputs[0], x + 3)
     assert outputs[1:] == expected[1:]
     assert [type(v) for v in outputs[1:]] == [type(v) for v in expected[1:]]
-    assert rt["forward"].inputs[1:] == (ScalarInfo("int", "n"), ScalarInfo("bool", "flag"))
+    assert rt["forward"].inputs[1:] == (ScalarInfo("int", "n", 3), ScalarInfo("bool", "flag", True))
 
 
 def test_zero_dim_and_empty_tensors() -> None:

@@ -149,6 +149,24 @@ def test_values_that_the_stock_runtime_cannot_log(tmp_path: Path) -> None:
     assert caught.value.ids == ("E0919",)
 
 
+def test_a_number_that_the_stock_runtime_does_not_take(tmp_path: Path) -> None:
+    """It takes the number of the export alone; its own message says neither which input nor which number that is."""
+    program = etir.compile(torch.export.export(Scaled(), (torch.rand(3), 2), dynamic_shapes=(None, DYNAMIC)))
+    path = str(tmp_path / "n.pte")
+    program.save(path)
+    with pytest.raises(etir.EtirError, match="input 1 of 'forward' is 3, the program was compiled for 2") as caught:
+        run_stock(path, read_pte(program.buffer), "forward", [np.zeros(3, np.float32), np.array(3)])
+    assert caught.value.ids == ("E0918",)
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+
+
+DYNAMIC = torch.export.Dim.DYNAMIC
+
+
 def test_a_method_that_the_program_does_not_have(tmp_path: Path) -> None:
     path = tmp_path / "m.pte"
     path.write_bytes(stock_program("map"))

@@ -120,6 +120,40 @@ def test_numbers_that_a_program_checks(number: int, fits: bool) -> None:
     assert error.ids == ("E1002",) and f"an input is {number}: input 'n' is 3*k - 4" in str(error)
 
 
+FIXED = """
+et.method @forward pools [0] {
+  %n = et.scalar 2 : i64
+  %r = et.scalar 1.5 : f64
+  %b = et.scalar true
+  %m = et.scalar 0 : i64
+  %twice = et.scalar 0 : i64
+  et.inputs %n, %r, %b, %m
+  et.call "executorch_prim::mul.Scalar"(%m, 2, %twice) -> %twice
+  et.return %twice, %n
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "wrong"),
+    [
+        ([2, 1.5, True, 7], None),
+        ([np.array(2), np.array(1.5), np.array(True), np.array(7)], None),
+        ([3, 1.5, True, 7], "input 'n' is 3, the program was compiled for 2"),
+        ([2, 1.6, True, 7], "input 'r' is 1.6, the program was compiled for 1.5"),
+        ([2, float("nan"), True, 7], "input 'r' is nan"),
+        ([2, 1.5, False, 7], "input 'b' is False, the program was compiled for True"),
+    ],
+)
+def test_numbers_that_export_wrote_into_a_program(inputs: list[Any], wrong: str | None) -> None:
+    """What no instruction reads has one value, as on the runtimes; a number that one reads may vary."""
+    if wrong is None:
+        assert run_module(parse_module(FIXED), inputs, evaluator="numpy") == [14, 2]
+        return
+    error = refused(FIXED, inputs)
+    assert error.ids == ("E1002",) and wrong in str(error) and "dynamic_shapes" in str(error)
+
+
 SUM_TO_INTEGERS = """
 et.method @forward pools [0, 48] {
   %x = et.buffer at <1, 0> : tensor<3xf32>
