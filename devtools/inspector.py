@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from etir.devtools.trace.read import Trace
 from etir.diagnostics import SourceLocation
 from etir.emit.debug_file import of_program
 from etir.emit.ptd.model import FlatTensor
+from etir.emit.ptd.reader import read_ptd
 from etir.emit.pte.reader import read_pte
 
 Source = str | Path
@@ -57,9 +59,10 @@ class Inspector:
     """A profile with its program.
 
     ``profile`` is an ETDump file or a profile that was read, ``trace`` a trace, a ``.pte`` file, or None, ``record``
-    the ETRecord of a ``.pte`` file of the stock pipeline; ``tick_seconds`` is the unit of the runtime's clock. Raises
-    errors E08xx for a damaged profile, E1401 to E1403 for a damaged trace, E1404 for a profile of another program,
-    E1407 for a damaged record.
+    the ETRecord of a ``.pte`` file of the stock pipeline, ``data`` the ``.ptd`` files of one with external weights;
+    ``tick_seconds`` is the unit of the runtime's clock. Raises errors E08xx for a damaged profile or ``.ptd`` file,
+    E1401 to E1403 for a damaged trace, E1404 for a profile of another program, E1407 for a damaged record, and E0863
+    where a file's weights are in others that are not given.
     """
 
     def __init__(
@@ -68,9 +71,12 @@ class Inspector:
         trace: Source | Trace | None = None,
         *,
         record: Source | None = None,
+        data: Source | Sequence[Source] = (),
         tick_seconds: float = 1e-9,
     ):
-        self.program, pte = program_of(trace, record)
+        files = [data] if isinstance(data, (str, Path)) else data
+        external = {str(file): read_ptd(Path(file).read_bytes(), str(file)) for file in files}
+        self.program, pte = program_of(trace, record, external)
         if isinstance(profile, Profile):
             self.profile = profile
         else:
@@ -89,10 +95,14 @@ class Inspector:
         """Groups, the slowest first: ``line``, ``op``, ``module``, ``operator``, ``instruction``, ``origin``,
         ``delegate``, ``level:NAME``. A file without a trace has the level ``et``. Raises error E1405.
         """
-        program = self.program
-        if what.startswith("level:") and program.trace is None and program.read is not None:
-            return Sums(self.profile, Program(program.read()), tick_seconds=self.sums.tick_seconds).by(what)
-        return self.sums.by(what)
+        return (self._of_file if what.startswith("level:") and self._of_file is not None else self.sums).by(what)
+
+    @cached_property
+    def _of_file(self) -> Sums | None:
+        """The sums by what reading the whole file says, where there is no trace: it takes long, so it is done once."""
+        if self.program.trace is not None or self.program.read is None:
+            return None
+        return Sums(self.profile, Program(self.program.read()), tick_seconds=self.sums.tick_seconds)
 
     @property
     def totals(self) -> tuple[float, ...]:

@@ -203,6 +203,28 @@ def test_a_program_with_source_lines_takes_the_place_of_a_trace(tmp_path: Path) 
         program_of(Path(__file__))
 
 
+def test_a_program_file_with_weights_in_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its level needs the weights; it is read once for all groups."""
+    program = torch.export.export(nn.Linear(4, 3).eval(), (torch.randn(2, 4),))
+    etir.compile(program, target="etir", external_weights={"weights": ()}).save(tmp_path / "m.pte")
+    (weights,) = tmp_path.glob("*.ptd")
+    etir.runtime.load(tmp_path / "m.pte", weights)["forward"].profile(torch.randn(2, 4)).save(tmp_path / "p")
+    alone = Inspector(tmp_path / "p", tmp_path / "m.pte")
+    assert alone.by("operator")
+    with pytest.raises(EtirError, match="E0863"):
+        alone.by("level:et")
+    for data in (weights, str(weights), [weights]):
+        inspector = Inspector(tmp_path / "p", tmp_path / "m.pte", data=data)
+        groups = inspector.by("level:et")
+        assert sum(g.total for g in groups) == pytest.approx(sum(inspector.totals))
+    read = inspector.program.read
+    assert read is not None
+    monkeypatch.setattr(inspector.program, "read", pytest.fail)
+    assert [group.key for group in inspector.by("level:et")] == [group.key for group in groups]
+    with pytest.raises(FileNotFoundError):
+        Inspector(tmp_path / "p", tmp_path / "m.pte", data=tmp_path / "nowhere.ptd")
+
+
 def test_a_profile_of_another_program_is_refused() -> None:
     trace = traced("image")
     profile = made(trace)
