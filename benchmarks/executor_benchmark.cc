@@ -2,7 +2,9 @@
 // nothing, without and with a recorder, and with values. Every operator that the file names is replaced by an empty
 // kernel that takes whatever it is given.
 //
-//   executor_benchmark chain.pte
+//   executor_benchmark chain.pte [rounds]
+//
+// Built with -DRECORDED=0 it records nothing, for cores with and without that (benchmarks/not_asked.py).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,9 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "devtools/recording.h"
 #include "executor/method.h"
 #include "platform/mmap_data_loader.h"
+#ifndef RECORDED
+#define RECORDED 1
+#endif
+#if RECORDED
+#include "devtools/recording.h"
+#endif
 
 namespace {
 
@@ -28,12 +35,16 @@ constexpr Kernel kEmpty[] = {{"aten::add.out", [](KernelContext&) {}, "TTN>T", 0
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 1;
+  if (argc != 2 && argc != 3) return 1;
+  const int rounds = argc == 3 ? std::atoi(argv[2]) : 200;
   MmapDataLoader loader;
   if (!loader.open(argv[1])) return 1;
-  double load_program = 1e18, load_method = 1e18, execute = 1e18, recorded = 1e18, logged = 1e18, copied = 1e18;
+  double load_program = 1e18, load_method = 1e18, execute = 1e18;
+#if RECORDED
+  double recorded = 1e18, logged = 1e18, copied = 1e18;
+#endif
   uint64_t memory_size = 0, instructions = 0;
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     double start = now();
     Program program;
     if (program.load(loader) != Error::Ok) return 2;
@@ -68,6 +79,7 @@ int main(int argc, char** argv) {
     start = now();
     if (method.execute() != Error::Ok) return 5;
     execute = std::min(execute, now() - start);
+#if RECORDED
     // Into memory that has been touched.
     for (const bool values : {false, true}) {
       host::RecordingOptions wanted;
@@ -93,12 +105,17 @@ int main(int argc, char** argv) {
       for (size_t i = 0; i + each <= bytes; i += each) std::memcpy(to + i, recording.value_bytes() + i, each);
       copied = std::min(copied, (now() - start) / 3);
     }
+#endif
   }
   const double n = static_cast<double>(instructions);
   std::printf(
-      "%llu instructions: %.1f B of method memory each, load program %.1f us, load method %.1f us, %.1f ns each; "
-      "recorded %.1f ns each, with values %.1f ns each, of which copies %.1f ns\n",
+      "%llu instructions: %.1f B of method memory each, load program %.1f us, load method %.1f us, %.1f ns each",
       static_cast<unsigned long long>(instructions), static_cast<double>(memory_size) / n, load_program / 1e3,
-      load_method / 1e3, execute / n, recorded / n, logged / n, copied / n);
+      load_method / 1e3, execute / n);
+#if RECORDED
+  std::printf("; recorded %.1f ns each, with values %.1f ns each, of which copies %.1f ns", recorded / n, logged / n,
+              copied / n);
+#endif
+  std::printf("\n");
   return 0;
 }
