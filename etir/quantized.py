@@ -27,6 +27,7 @@ from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.phases import phase_of
 from etir.pipeline import pipeline
 from etir.program import Program
+from etir.recording import Detail
 from etir.quantization.aimet import encodings_text
 from etir.quantization.calibration import Kept, Statistics, calibrate
 from etir.quantization.encodings import METHODS, encoding
@@ -69,9 +70,9 @@ class Quantized:
     report: QuantizationReport
     options: CompileOptions
 
-    def compile(self) -> Program:
-        """The ``.pte`` file. Raises what ``etir.compile`` does."""
-        return compile_program(self.module, self.options)
+    def compile(self, *, trace: bool | Detail = False) -> Program:
+        """The ``.pte`` file; ``trace`` is that of ``etir.compile``. Raises what that does."""
+        return compile_program(self.module, self.options, trace=trace)
 
     def save_encodings(self, path: str | PathLike[str]) -> None:
         """Write the scales and zero points as AIMET's JSON, which ``ranges=`` reads after you have edited it."""

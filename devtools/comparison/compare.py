@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.devtools.bisect import bisect
 from etir.devtools.checks import Answer
 from etir.devtools.comparison.findings import Comparison, Finding, Row, Stage
+from etir.devtools.comparison.layers import compare_layers, is_of_quantized
 from etir.devtools.comparison.levels import context, levels_of, numbered, passes_of
 from etir.devtools.comparison.links import Links, RecordLinks, TraceLinks
 from etir.devtools.comparison.reference import Reference, comparable, reference_of
@@ -157,6 +158,8 @@ class _Compare:
         links: Links = self.record or Links()
         levels: dict[str, ModuleOp | str] = {}
         first: ModuleOp | None = self.module
+        if self.trace is not None and self.eager is not None and is_of_quantized(self.trace):
+            return self._layers()
         if self.trace is not None:
             links = TraceLinks(self.trace)
             levels = levels_of(self.trace, self.module, self.final)
@@ -188,6 +191,19 @@ class _Compare:
         if finding is not None and search:
             finding = self._searched(finding, subject)
         return Comparison(self.method, reference_name, len(self.samples), stages, finding, self.notes)
+
+    def _layers(self) -> Comparison:
+        """A float program, and the file of one that was quantized from it."""
+        assert self.trace is not None and self.module is not None
+        if not self.runtimes:
+            raise E1411.error("a float program and a quantized one are compared by what a runtime computes")
+        levels = levels_of(self.trace, None, self.final)
+        final = next((m for n, m in levels.items() if n.endswith("-et") and isinstance(m, ModuleOp)), self.final)
+        found = compare_layers(self.module, self.trace, self.data, final, self.samples, self.method, self.runtimes)
+        if found is None:
+            message = "the trace is of a quantized program that has no layer of this one"
+            raise E1412.error(message, SourceLocation(self.trace.name))
+        return found
 
     def _tapped(self, subject: Subject) -> list[Stage]:
         """A stage for each runtime, before which come those of the runtimes themselves."""

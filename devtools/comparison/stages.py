@@ -376,6 +376,27 @@ def _accumulated(
 ) -> dict[Key, None]:
     """Add the differences from the reference to the rows; returns whose values were compared."""
     found: dict[Key, None] = {}
+    by_key, makers = _by_key(run, table)
+    for key, got in by_key.items():
+        error = _differences(subject, reference, key, got)
+        if error is not None:
+            number, value = makers[key][-1]
+            table.row(rows, number, value, reference.dtypes.get(key, "float32")).add(error, None)
+            found[key] = None
+    return found
+
+
+def recorded_values(run: RecordedRun, module: ModuleOp, method: str, subject: Subject) -> dict[Key, list[Any]]:
+    """What a run left, by the keys of the values that its instructions compute."""
+    found = method_of(module, method)
+    assert found is not None
+    return _by_key(run, _Instructions(module, found, subject))[0]
+
+
+def _by_key(
+    run: RecordedRun, table: _Instructions
+) -> tuple[dict[Key, list[Any]], dict[Key, list[tuple[int, SSAValue]]]]:
+    """By key what a run left, and the instructions that wrote it."""
     by_key: dict[Key, list[Any]] = {}
     makers: dict[Key, list[tuple[int, SSAValue]]] = {}
     for (number, _), recorded in run.values.items():
@@ -391,10 +412,4 @@ def _accumulated(
                     continue
                 by_key.setdefault(key, []).append(array)
                 makers.setdefault(key, []).append((number, value))
-    for key, got in by_key.items():
-        error = _differences(subject, reference, key, got)
-        if error is not None:
-            number, value = makers[key][-1]
-            table.row(rows, number, value, reference.dtypes.get(key, "float32")).add(error, None)
-            found[key] = None
-    return found
+    return by_key, makers

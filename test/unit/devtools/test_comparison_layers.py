@@ -1,0 +1,96 @@
+"""A float program beside the file of one that was quantized from it: layers by their places, in dB."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import etir
+from etir.devtools import compare
+from etir.devtools.comparison.layers import Layers
+from etir.devtools.values.recorded import RUNTIMES, RecordedRun
+from etir.diagnostics import EtirError
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(64, 128), nn.Linear(128, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.up(x))
+        return x + self.down(hidden)
+
+
+class Image(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.second = nn.Conv2d(16, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.first(x))
+        return self.second(x.relu())
+
+
+def quantized(module: nn.Module, shape: tuple[int, ...], recipe: str, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    samples = [(torch.randn(shape),) for _ in range(3)]
+    program = torch.export.export(module.eval(), samples[0])
+    found = etir.quantize(program, recipe, calibration=samples, **settings)
+    return program, found, found.compile(trace=True), samples[:1]
+
+
+@pytest.mark.parametrize("recipe", ["static-int8", "dynamic-int8", "weight-int4", "8da4w"])
+def test_layers_of_every_recipe(recipe: str) -> None:
+    """What is compared says how good each layer is; the layers of the model are among them by their names."""
+    torch.manual_seed(0)
+    program, _, compiled, samples = quantized(Mlp(), (4, 64), recipe, target="etir")
+    found = compare(program, compiled, inputs=samples)
+    assert isinstance(found, Layers) and found.is_good
+    (stage,) = found.stages
+    rows = {row.what: row for row in stage.rows}
+    assert {"up", "down"} <= set(rows)
+    low, high = (10, 32) if "4" in recipe else (30, 60)  # four bits have 16 steps
+    for name in ("up", "down"):
+        assert 10 ** (-high / 20) < (rows[name].accumulated or 0) < 10 ** (-low / 20), name
+    assert "outputs" in str(found) and " dB  up, " in str(found)
+
+
+def test_delegates_and_the_module_itself() -> None:
+    """Inside of XNNPACK there is nothing to see; with the quantized program as the source operations are compared."""
+    program, module, compiled, samples = quantized(Mlp(), (4, 64), "dynamic-int8", delegates=["xnnpack"])
+    found = compare(program, compiled, inputs=samples)
+    assert isinstance(found, Layers) and found.is_good and found.stages[0].outputs[0].accumulated
+    assert any("inside of delegates" in note for note in found.notes)
+    plain = compare(module.module, compiled, inputs=samples)
+    assert not isinstance(plain, Layers) and plain.is_good
+
+
+def test_a_wrong_layer_is_named() -> None:
+    """Channels-last kernels on integers are seen, and one that is wrong is the first finding."""
+    torch.manual_seed(0)
+    program, _, compiled, samples = quantized(Image(), (1, 3, 16, 16), "static-int8", target="etir")
+    good = compare(program, compiled, inputs=samples)
+    assert good.is_good and {row.what for row in good.stages[0].rows} >= {"second"}
+
+    def broken(program: bytes, method: str, inputs: Any) -> RecordedRun:
+        run = RUNTIMES["etir"](program, method, inputs)
+        place = max(place for place in run.values if run.values[place][-1].dtype == "int8")
+        run.values[place] = [-array for array in run.values[place]]
+        return run
+
+    found = compare(program, compiled, inputs=samples, runtime={"broken": broken})
+    assert not found.is_good and str(found).startswith("first wrong: second at runtime broken")
+    assert "dB from the float program" in str(found)
+
+
+def test_another_program_is_refused() -> None:
+    torch.manual_seed(0)
+    _, _, compiled, samples = quantized(Mlp(), (4, 64), "weight-int4", target="etir")
+    other = torch.export.export(nn.Sequential(nn.Sigmoid()).eval(), (torch.randn(4, 64),))
+    with pytest.raises(EtirError, match="E1412.*no layer of this one"):
+        compare(other, compiled, inputs=samples)
