@@ -27,7 +27,6 @@ from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.phases import phase_of
 from etir.pipeline import pipeline
 from etir.program import Program
-from etir.recording import Detail
 from etir.quantization.aimet import encodings_text
 from etir.quantization.calibration import Kept, Statistics, calibrate
 from etir.quantization.encodings import METHODS, encoding
@@ -53,6 +52,7 @@ from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.report import QuantizationReport
 from etir.quantization.samples import Calibration, samples_of
 from etir.quantization.weights import BLOCK
+from etir.recording import Detail
 
 if TYPE_CHECKING:
     from etir.driver import Source
