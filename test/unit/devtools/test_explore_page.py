@@ -53,7 +53,7 @@ def _compared(origin: int) -> dict[str, Any]:
 
 EVIL = "</script></title><img src=x onerror=alert(1)>"
 QUICK = {3000: (1000, 0.6e6), 50_000: (4000, 8e6)}
-"""Operations to the milliseconds until the page is ready, and its bytes."""
+"""Operations to the milliseconds of the processor until the page is ready, and its bytes."""
 
 HOVERS = 60
 HOVER = """(async () => {
@@ -74,11 +74,17 @@ def _milliseconds_of_a_hover(browser: Browser, painted: bool) -> float:
     return (browser.processor_seconds(painted) - began) * 1e3 / HOVERS
 
 
+def _milliseconds_to_open(browser: Browser, path: Path) -> float:
+    """Of the processor, until the page is ready: the count begins anew with each page."""
+    browser.open(path)
+    return browser.processor_seconds() * 1e3
+
+
 def is_quick(browser: Browser, path: Path, operations: int) -> None:
     """The bars of the page; what other work may delay has a second and a third try."""
     milliseconds, size = QUICK[operations]
     assert path.stat().st_size <= size
-    assert min(browser.open(path) for _ in range(3)) <= milliseconds
+    assert min(_milliseconds_to_open(browser, path) for _ in range(3)) <= milliseconds
     assert min(_milliseconds_of_a_hover(browser, False) for _ in range(3)) <= 10
     assert min(_milliseconds_of_a_hover(browser, True) for _ in range(3)) <= 100
     assert browser.complaints == []
