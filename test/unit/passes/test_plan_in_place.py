@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -97,6 +99,8 @@ def outputs_of(text: str, pipeline: str, flag: bool, *, poison: bool) -> list[by
 @given(methods(), st.booleans())
 def test_same_values_in_poisoned_memory(target: str, schedule: bool, text: str, flag: bool) -> None:
     """The plan verifies, and nothing reads a byte that another value has taken or that nobody wrote."""
+    # A number that no instruction reads may not be another one than the program's.
+    flag = flag or len(re.findall(r"%p\b", text)) == 2
     pipeline = f"plan-memory{{target={target}}},verify-plan{{target={target}}}"
     if schedule:
         pipeline = f"schedule-instructions{{target={target}}},{pipeline}"
