@@ -56,7 +56,6 @@ MEMORY: dict[str, float] = {
     "emformer_transcribe": 1.29,
     "lstm_gru": 1.09,
     "mamba": 1.11,
-    "maml_omniglot": 1.05,  # with SSE2 and without vectors alone
 }
 """What programs take more than without the delegate, and how many times as much they may."""
 
