@@ -4,6 +4,7 @@ Code is planned as quick as it can be first. If it then needs more than the kern
 are tried, what costs least time first; each that lowers the plan is kept, until it is low enough:
 
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
+* ``over``: what an elementwise operator can write over its own operand does not go by rows with what reads it.
 * ``parts``: what is read and joined to others as well, as the states of a recurrent layer, is written to its part of
   the whole, which then lives from the first of them on.
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
@@ -32,7 +33,7 @@ from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.diagnostics import EtirError
 from etir.dialects.schema_op import SchemaOp
 
-QUICK, SLOW = ("rows", "parts", "blocks"), ("panels",)
+QUICK, SLOW = ("rows", "over", "parts", "blocks"), ("panels",)
 """Savings that are tried before images lose their borders, and after that."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""

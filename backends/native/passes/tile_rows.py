@@ -108,14 +108,16 @@ def fuse_rows(func: FuncOp, target: Cpu) -> None:
     if is_dynamic(func):
         return
     block = func.body.block
-    saves = "rows" in saved(func)
+    names = saved(func)
     windows = [op for op in block.ops if isinstance(op, (DepthwiseOp, PoolOp))]
     maps = [op for op in block.ops if isinstance(op, MapOp) and op.inputs]
     for op in (*windows, *maps):
         if op.parent is not block:
             continue
         chain = _match(op)
-        if chain is not None and _is_worth(chain, target, saves) and _is_together(block, chain):
+        if chain is None or ("over" in names and _is_over(chain)):
+            continue
+        if _is_worth(chain, target, "rows" in names) and _is_together(block, chain):
             _fuse(chain)
     drop_unused(block)
 
@@ -215,6 +217,19 @@ def _is_worth(chain: _Chain, target: Cpu, saves: bool) -> bool:
     if weights > target.row_weights * target.l2:
         return False
     return max(between) > target.row_image * target.l2 or (saves and _kept(chain) < sum(between))
+
+
+def _is_over(chain: _Chain) -> bool:
+    """Whether the first image in between needs no memory as a whole, being written over the one it is computed from."""
+    op = chain.ops[0]
+    if not isinstance(op, MapOp):
+        return False
+    written = place_of(op.out)
+    read = [place_of(value) for value in op.inputs if is_read_once(value)]
+    return any(
+        isinstance(place.base.owner, BufferOp) and (place.shape, place.strides) == (written.shape, written.strides)
+        for place in read
+    )
 
 
 def _kept(chain: _Chain) -> int:

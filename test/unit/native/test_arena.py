@@ -119,7 +119,9 @@ def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
         nn.ReLU(),
         nn.Conv2d(24, 4, 1),
     ]
+    normed = [nn.Conv2d(1, 64, 1), nn.BatchNorm2d(64, track_running_stats=False), nn.ReLU(), nn.MaxPool2d(2)]
     return {
+        "over": (nn.Sequential(*normed), (torch.randn(5, 1, 28, 28),)),
         "rows": (nn.Sequential(*images), (torch.randn(1, 3, 20, 20),)),
         "parts": (Recurrent(), (torch.randn(8, 64),)),
         "panels": (Transposed(), (torch.randn(4, 10, 16), torch.randn(4, 17, 16))),
