@@ -21,14 +21,19 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::string& path, Failure* fai
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view text, Failure* failure) {
-  Json json;
-  std::string wrong;
-  if (!Json::parse(text, &json, &wrong)) {
-    failure->set(Cause::TokenizerFile, "the file is no JSON: " + wrong);
-    return nullptr;
-  }
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer());
-  return tokenizer->read(json, failure) ? std::move(tokenizer) : nullptr;
+  {
+    Json json;
+    std::string wrong;
+    if (!Json::parse(text, &json, &wrong)) {
+      failure->set(Cause::TokenizerFile, "the file is no JSON: " + wrong);
+      return nullptr;
+    }
+    if (!tokenizer->read(json, failure)) return nullptr;
+  }
+  // The tree of a large vocabulary takes as much as a tenth of a small model; nothing is that large afterwards.
+  host::return_freed_memory();
+  return tokenizer;
 }
 
 bool Tokenizer::read(const Json& json, Failure* failure) {

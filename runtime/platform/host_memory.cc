@@ -10,6 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace etir {
 namespace host {
@@ -87,6 +90,12 @@ std::shared_ptr<void> reserve_memory(size_t most, size_t* size) {
     }
   }
   return nullptr;
+}
+
+void return_freed_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 Bytes read_file(const std::string& path, Status* status) { return open_file(path, status, false); }

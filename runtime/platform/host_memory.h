@@ -44,6 +44,9 @@ constexpr size_t kHostAlignment = 64;
 /// there is not even a mebibyte.
 std::shared_ptr<void> reserve_memory(size_t most, size_t* size);
 
+/// Gives memory that was freed back to the system, where the C library keeps it otherwise (glibc does).
+void return_freed_memory();
+
 /// A failure without a record.
 Status refusal(Error error, std::string message);
 
