@@ -106,9 +106,10 @@ def compile_language_model(
     if how.fuse_attention:
         libraries = (*chosen.link_libraries, *link_libraries(chosen.target))
         chosen = compile_options(chosen, {"link_libraries": tuple(dict.fromkeys(libraries))}).resolved()
-    context = how.context if how.context is not None else min(CONTEXT, checkpoint.context)
-    if context > checkpoint.context:
-        raise E1607.error(f"a context of {context}: the model has up to {checkpoint.context} positions")
+    most = checkpoint.context
+    context = how.context if how.context is not None else CONTEXT if most is None else min(CONTEXT, most)
+    if most is not None and context > most:
+        raise E1607.error(f"a context of {context}: the model has up to {most} positions")
     prefill = how.max_prefill if how.max_prefill is not None else min(PREFILL, context)
     program = _exported(checkpoint, recipe, context, prefill, how.all_logits)
     blocks = _blocks(checkpoint)

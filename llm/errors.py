@@ -57,6 +57,12 @@ E1610 = define(
     "transformers exports decoders with a static cache; `docs/guide/language_models.md` has those that are tested",
 )
 
+E1611 = define(
+    "E1611",
+    "the model does not work with a static cache",
+    "its code in transformers assumes a cache that grows; take a model of those in `docs/guide/language_models.md`",
+)
+
 E1701 = define(
     "E1701",
     "the tokenizer is damaged",

@@ -6,17 +6,26 @@ float32 ``[1, vocabulary]``: of a prompt, nobody reads the others, and they are 
 
 The cache of every layer has the size of the context, also of layers with a sliding window, whose mask keeps what is too
 old out of sight: transformers' own cache for windows cannot be exported.
+
+Not every model of transformers can do with such a cache, and some that cannot compute something else without a word (a
+mask that is counted from the cache's end, a state beside it). So the logits with it are compared with those without
+before anything is exported. Some models find the positions of tokens in a way that cannot be traced; these are given
+them.
 """
 
 from __future__ import annotations
 
+import inspect
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from etir.diagnostics import EtirError
+from etir.llm.checkpoint.checkpoint import positions_of
 from etir.llm.checkpoint.libraries import import_transformers
-from etir.llm.errors import E1607, E1610
+from etir.llm.errors import E1607, E1610, E1611
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -27,10 +36,20 @@ _EXAMPLE = 5
 """Tokens of the example that is traced; any number that is not special."""
 
 
-class StaticDecoder(nn.Module):
-    """A decoder with its caches as buffers: tokens int64 ``[1, n]`` and their positions int64 ``[n]`` to logits."""
+_SAME = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
+"""By how much of the largest one logits with a cache may differ from those without: far more than by rounding, and far
+less than by a wrong mask."""
 
-    def __init__(self, model: PreTrainedModel, context: int, all_logits: bool = False):
+
+class StaticDecoder(nn.Module):
+    """A decoder with its caches as buffers: tokens int64 ``[1, n]`` and their positions int64 ``[n]`` to logits.
+
+    ``tells_positions`` hands the positions to the model, which otherwise counts from what the cache holds.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, context: int, all_logits: bool = False, *, tells_positions: bool = False
+    ):
         super().__init__()
         from transformers.cache_utils import StaticCache, StaticLayer
         from transformers.configuration_utils import get_head_shapes
@@ -38,27 +57,38 @@ class StaticDecoder(nn.Module):
         config = model.config.get_text_config()
         self.model = model
         self.all_logits = all_logits
+        self.tells_positions = tells_positions
         self.cache = StaticCache(config=config, max_cache_len=context)
         self.layers = [StaticLayer(context) for _ in self.cache.layers]
         self.cache.layers[:] = self.layers
+        # Keys and values get the shapes that the model gives them (one head for all queries, keys of other sizes than
+        # values); layers that it does not write have those of its configuration.
+        ids = torch.ones(1, 1, dtype=torch.int64)
+        self._call(ids, torch.arange(1))
         heads, size = get_head_shapes(config)
         self.cache.early_initialization(1, heads, size, model.dtype, torch.device("cpu"))
         for index, layer in enumerate(self.layers):
             for name in ("keys", "values", "cumulative_length"):
                 self.register_buffer(f"cache_{index}_{name}", getattr(layer, name), persistent=False)
+        self.clear()
+
+    def clear(self) -> None:
+        """Empty the caches."""
+        for tensor in self.buffers(recurse=False):
+            tensor.zero_()
+
+    def _call(self, tokens: torch.Tensor, positions: torch.Tensor) -> Any:
+        more: dict[str, Any] = {"position_ids": positions.unsqueeze(0)} if self.tells_positions else {}
+        if not self.all_logits and _takes(self.model, "logits_to_keep"):
+            more["logits_to_keep"] = 1
+        return self.model(input_ids=tokens, attention_mask=None, past_key_values=self.cache, use_cache=True, **more)
 
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         # The position is the caller's: a program keeps no count that would have to be reset.
         for layer in self.layers:
             count: Any = layer.cumulative_length
             count.copy_(positions[0])
-        found = self.model(
-            input_ids=tokens,
-            attention_mask=None,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=0 if self.all_logits else 1,
-        )
+        found = self._call(tokens, positions)
         return found.logits.float() if self.all_logits else found.logits[:, -1].float()
 
 
@@ -70,12 +100,14 @@ def export_decoder(
     ``model`` is in the dtype that the program computes in. ``all_logits`` gives ``[1, n, vocabulary]``. Linear layers
     that GPT-2 stores transposed become ordinary ones, in ``model`` itself.
 
-    Raises E1607 for sizes that the model does not have, E1610 where transformers or torch cannot export it.
+    Raises E1607 for sizes that the model does not have, E1610 where transformers or torch cannot export it, E1611 where
+    the model computes something else with a static cache than without one.
     """
     import_transformers()
-    most = int(model.config.get_text_config().max_position_embeddings)
-    if not 1 < context <= most:
-        raise E1607.error(f"a context of {context}: the model has up to {most} positions, and 2 are the least")
+    most = positions_of(model)
+    if context < 2 or (most is not None and context > most):
+        has = "" if most is None else f"the model has up to {most} positions, and "
+        raise E1607.error(f"a context of {context}: {has}2 are the least")
     if not 1 < max_prefill <= context:
         raise E1607.error(f"{max_prefill} tokens in a call: 2 to {context}, the context, are possible")
     straighten(model)
@@ -84,13 +116,57 @@ def export_decoder(
     count = torch.export.Dim("tokens", min=1, max=max_prefill)
     sizes: Any = {"tokens": {1: count}, "positions": {0: count}}
     inputs = torch.ones(1, example, dtype=torch.int64), torch.arange(example)
-    try:
-        with torch.no_grad():
-            module = StaticDecoder(model, context, all_logits).eval()
-            return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=False)
-    except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise E1610.error(f"{type(model).__name__} cannot be exported: {first}") from error
+    first: EtirError | None = None
+    for tells in (False, True) if _takes(model, "position_ids") else (False,):
+        try:
+            with torch.no_grad():
+                module = StaticDecoder(model, context, all_logits, tells_positions=tells).eval()
+                _check_cache(module, example)
+                return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=False)
+        except EtirError as error:
+            first = first or error
+        except _FAILURES as error:
+            first = first or _failed(model, error)
+    assert first is not None
+    raise first
+
+
+_FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)
+"""What transformers and torch raise for a model that they cannot do this with."""
+
+
+def _failed(model: nn.Module, error: Exception) -> EtirError:
+    """E1610 with the first line of what was raised, which stays the cause."""
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    found = E1610.error(f"{type(model).__name__} cannot be exported: {line}")
+    found.__cause__ = error
+    return found
+
+
+def _takes(model: nn.Module, name: str) -> bool:
+    """Whether a model has an argument of this name, not only room for any."""
+    return name in inspect.signature(model.forward).parameters
+
+
+def _check_cache(module: StaticDecoder, count: int) -> None:
+    """Compare the logits of ``count`` tokens, all but the last of them in one call, with those without a cache. Raises
+    E1611. The caches are empty afterwards.
+    """
+    model = module.model
+    table: Any = model.get_input_embeddings()
+    rows = int(table.weight.shape[0])
+    ids = (torch.arange(1, count + 1) * 7919 % rows)[None]
+    wanted = model(input_ids=ids, use_cache=False).logits[0, -1].float()
+    module(ids[:, :-1], torch.arange(count - 1))
+    got = module(ids[:, -1:], torch.arange(count - 1, count)).reshape(-1, wanted.shape[0])[-1]
+    module.clear()
+    most = float(wanted.abs().max())
+    # Logits that are no numbers say nothing here; a runner refuses them.
+    if math.isfinite(most) and not float((got - wanted).abs().max()) <= _SAME.get(model.dtype, 0.1) * most:
+        raise E1611.error(
+            f"{type(model).__name__} computes other logits with a static cache than without one: "
+            f"{float((got - wanted).abs().max()):.3g} apart, and the largest is {most:.3g}"
+        )
 
 
 def straighten(model: nn.Module) -> None:

@@ -11,6 +11,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+_LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len")
+"""What configurations call the number of positions that a model has."""
+
+
+def positions_of(model: PreTrainedModel) -> int | None:
+    """How many positions a model was made for; None for one without a limit (ALiBi, recurrent states)."""
+    config = model.config.get_text_config()
+    found = (getattr(config, name, None) for name in _LIMITS)
+    return next((int(count) for count in found if isinstance(count, int)), None)
+
+
 @dataclass(frozen=True)
 class Chat:
     """What a runner has to know besides the tokenizer."""
@@ -53,6 +64,6 @@ class Checkpoint:
     remarks: tuple[str, ...] = ()
 
     @property
-    def context(self) -> int:
-        """Positions that the model was trained for."""
-        return int(self.model.config.max_position_embeddings)
+    def context(self) -> int | None:
+        """Positions that the model was trained for; None for one without a limit (ALiBi, recurrent states)."""
+        return positions_of(self.model)

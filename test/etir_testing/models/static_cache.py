@@ -81,7 +81,7 @@ class Decoder:
         transformers = import_transformers()
         config = getattr(transformers, self.config)(**self.options)
         model = getattr(transformers, self.model)(config).eval()
-        _seed(model, self.seed)
+        seed(model, self.seed)
         model.generation_config = transformers.GenerationConfig(
             use_cache=True,
             cache_implementation="static",
@@ -114,7 +114,7 @@ def import_transformers() -> Any:
     return transformers
 
 
-def _seed(model: nn.Module, seed: int) -> None:
+def seed(model: nn.Module, seed: int) -> None:
     """Weights that keep the scale of what they multiply; norms and biases around what a fresh model has."""
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():

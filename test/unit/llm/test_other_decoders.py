@@ -1,0 +1,109 @@
+"""Decoders whose caches or positions are unlike Llama's: what they compute with a static cache, or a refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import etir
+import etir.runtime
+from etir.diagnostics import EtirError
+from etir.llm.checkpoint.checkpoint import positions_of
+from etir.llm.export import export_decoder
+
+from etir_testing.models.static_cache import CACHE, LAYERS, PROMPT, VOCABULARY, import_transformers, seed
+
+_OWN: dict[str, Any] = {"vocab_size": VOCABULARY, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+_COMMON: dict[str, Any] = _OWN | {
+    "hidden_size": 64,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+_GPT: dict[str, Any] = _OWN | {"n_embd": 64, "n_layer": LAYERS, "n_head": 4, "n_positions": 64}
+_LATENT: dict[str, Any] = {
+    "intermediate_size": 128,
+    "num_key_value_heads": 4,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+}
+_MIXED: dict[str, Any] = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+_MIXED |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+_OPT: dict[str, Any] = {"ffn_dim": 128, "word_embed_proj_dim": 64}
+
+WORKING: dict[str, tuple[str, str, dict[str, Any]]] = {
+    # Keys and values of different sizes, experts.
+    "deepseek_v2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", _COMMON | _LATENT | _MIXED),
+    # One head of keys and values, which no field of the configuration says.
+    "falcon": ("FalconForCausalLM", "FalconConfig", _COMMON | {"multi_query": True, "new_decoder_architecture": False}),
+    "gpt_bigcode": ("GPTBigCodeForCausalLM", "GPTBigCodeConfig", _GPT | {"multi_query": True}),
+    # No limit of positions.
+    "bloom": ("BloomForCausalLM", "BloomConfig", _OWN | {"hidden_size": 64, "n_layer": LAYERS, "n_head": 4}),
+    # Positions that the model counts in a way that cannot be traced.
+    "opt": ("OPTForCausalLM", "OPTConfig", _COMMON | _OPT),
+}
+REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    # Takes its mask from the cache's end.
+    "gpt_neo": (
+        "GPTNeoForCausalLM",
+        "GPTNeoConfig",
+        _OWN
+        | {"hidden_size": 64, "num_layers": LAYERS, "num_heads": 4, "max_position_embeddings": 64, "window_size": 8}
+        | {"attention_types": [[["global", "local"], 1]]},
+    ),
+    # Has no cache, and takes the argument without a word.
+    "openai-gpt": ("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", _GPT),
+}
+
+
+def _model(row: tuple[str, str, dict[str, Any]]) -> Any:
+    transformers = import_transformers()
+    torch.manual_seed(0)
+    model = getattr(transformers, row[0])(getattr(transformers, row[1])(**row[2])).eval()
+    seed(model, 3)
+    return model
+
+
+def _logits(model: Any, ids: list[int]) -> np.ndarray:
+    with torch.no_grad():
+        return model(torch.tensor([ids]), use_cache=False).logits[0, -1].numpy()
+
+
+@pytest.mark.parametrize(
+    "name", ["falcon", *(pytest.param(n, marks=pytest.mark.nightly) for n in WORKING if n != "falcon")]
+)
+def test_logits_are_those_without_a_cache(name: str) -> None:
+    """A prompt at once, then a token at a time."""
+    model = _model(WORKING[name])
+    program = etir.compile(export_decoder(model, CACHE, 8), target="etir")
+    method = etir.runtime.load(bytes(program.buffer))["forward"]
+    ids: list[int] = []
+    for part in (list(PROMPT), [11], [60]):
+        found = method(torch.tensor([part]), torch.arange(len(ids), len(ids) + len(part)))[0]
+        ids += part
+        np.testing.assert_allclose(np.asarray(found)[0], _logits(model, ids), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_model_that_a_static_cache_makes_wrong(name: str) -> None:
+    with pytest.raises(EtirError, match="computes other logits with a static cache than without one") as error:
+        export_decoder(_model(REFUSED[name]), CACHE, 8)
+    assert error.value.ids == ("E1611",)
+
+
+def test_how_many_positions_there_are() -> None:
+    """Whatever the configuration calls them; None for a model that takes any number."""
+    transformers = import_transformers()
+    assert positions_of(_model(WORKING["deepseek_v2"])) == 64
+    assert positions_of(_model(WORKING["gpt_bigcode"])) == 64
+    assert positions_of(_model(WORKING["bloom"])) is None
+    mpt = transformers.MptConfig(d_model=64, n_heads=4, n_layers=1, max_seq_len=48, vocab_size=VOCABULARY)
+    assert positions_of(transformers.MptForCausalLM(mpt)) == 48
