@@ -400,6 +400,15 @@ class Backend(ABC):
         """
         return None
 
+    def node_values(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """As :meth:`executable`, but the function returns what every node of the blob gives first, in the order of
+        :meth:`event_nodes`, integers as the numbers that they stand for: the inside of a delegate, for tools that look
+        for what is wrong there. None (default) where there is no such way.
+        """
+        return None
+
     def lowered_function(
         self, func: FuncOp, weight: Callable[[str], Any], evaluator: Evaluator
     ) -> Callable[[Sequence[Any]], list[Any]] | None:

@@ -128,6 +128,15 @@ class XnnpackBackend(Backend):
         graph = read_blob(blob, named_data)
         return lambda arguments: run_graph(graph, arguments, evaluator)
 
+    def node_values(
+        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        from etir.backends.xnnpack.blob_reader import read_blob
+        from etir.backends.xnnpack.interpreted import run_nodes
+
+        graph = read_blob(blob, named_data)
+        return lambda arguments: run_nodes(graph, arguments, evaluator)
+
     def lowered_function(
         self, func: FuncOp, weight: Callable[[str], Any], evaluator: Evaluator
     ) -> Callable[[Sequence[Any]], list[Any]] | None:

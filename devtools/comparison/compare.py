@@ -158,8 +158,10 @@ class _Compare:
         links: Links = self.record or Links()
         levels: dict[str, ModuleOp | str] = {}
         first: ModuleOp | None = self.module
-        if self.trace is not None and self.eager is not None and is_of_quantized(self.trace):
-            return self._layers()
+        if self.trace is not None and self.eager is not None:
+            assert self.module is not None
+            if is_of_quantized(self.trace, self.module):
+                return self._layers()
         if self.trace is not None:
             links = TraceLinks(self.trace)
             levels = levels_of(self.trace, self.module, self.final)

@@ -36,6 +36,7 @@ from etir.backends.xnnpack.shapes import Dims, result_dims
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType, xnn_type
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import dims_of, order_of, tensor_of
+from etir.dialects.et.origin import standing_for
 from etir.dialects.et.program import ConstantOp as DenseOp
 from etir.dialects.et.program import GetWeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
@@ -367,6 +368,8 @@ class Emitter:
         before = node.clamp or (-inf, inf)
         clamp = (min(max(before[0], low), high), max(min(before[1], high), low))
         node.properties[CLAMP] = ArrayAttr([float_attr(bound) for bound in clamp])
+        # It computes what the clamp gave from now on, at the place where it was.
+        node.location = standing_for(node.location, [node, self.op], self.op.results)
         return form
 
     # --- boundary ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,6 +14,8 @@ from etir.devtools import compare
 from etir.devtools.comparison.layers import Layers
 from etir.devtools.values.recorded import RUNTIMES, RecordedRun
 from etir.diagnostics import EtirError
+from etir.dialects.et.program import WeightOp
+from etir.dialects.et.weights import Blob, BlobAttr
 
 
 class Mlp(nn.Module):
@@ -61,13 +64,61 @@ def test_layers_of_every_recipe(recipe: str) -> None:
 
 
 def test_delegates_and_the_module_itself() -> None:
-    """Inside of XNNPACK there is nothing to see; with the quantized program as the source operations are compared."""
+    """Layers inside of XNNPACK are seen by its nodes; with the quantized program as the source operations are."""
     program, module, compiled, samples = quantized(Mlp(), (4, 64), "dynamic-int8", delegates=["xnnpack"])
     found = compare(program, compiled, inputs=samples)
     assert isinstance(found, Layers) and found.is_good and found.stages[0].outputs[0].accumulated
-    assert any("inside of delegates" in note for note in found.notes)
+    rows = {row.what: row for row in found.stages[0].rows}
+    assert {"up", "down", "tanh", "delegate forward_xnnpack_0"} <= set(rows)
+    assert 1e-4 < (rows["down"].local or 0) < 0.03 and (rows["delegate forward_xnnpack_0"].local or 0) < 1e-5
+    assert "beside their nodes in the interpreter: delegate forward_xnnpack_0" in str(found)
     plain = compare(module.module, compiled, inputs=samples)
     assert not isinstance(plain, Layers) and plain.is_good
+
+
+def test_what_a_delegate_makes_of_its_inputs_is_compared_with_its_nodes() -> None:
+    program, _, compiled, samples = quantized(Mlp(), (4, 64), "static-int8", delegates=["xnnpack"])
+
+    def broken(data: bytes, method: str, inputs: Any) -> RecordedRun:
+        run = RUNTIMES["etir"](data, method, inputs)
+        place = max(run.values)
+        run.values[place] = [*run.values[place][:-1], run.values[place][-1] * 2]
+        return run
+
+    found = compare(program, compiled, inputs=samples, runtime={"broken": broken})
+    assert str(found).startswith("first wrong: delegate forward_xnnpack_0 at runtime broken"), str(found)
+
+
+class Uneven(nn.Module):
+    """Two channels are ``ratio`` times as large as the others, which equalization brings to one size."""
+
+    def __init__(self, ratio: float) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, bias=False), nn.Conv2d(8, 4, 3)
+        with torch.no_grad():
+            self.first.weight[:2] *= ratio
+            self.second.weight[:, :2] /= ratio
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x).relu())
+
+
+def test_equalized_channels_are_no_faults() -> None:
+    """They are other numbers than in the float program by design, and the next layer undoes that; where it does not,
+    the first layer is wrong.
+    """
+    torch.manual_seed(0)
+    program, module, compiled, samples = quantized(Uneven(40), (1, 3, 12, 12), "static-int8", target="etir")
+    assert "equalized" in str(module.module)
+    found = compare(program, compiled, inputs=samples)
+    assert found.is_good, str(found)
+    program, module, _, samples = quantized(Uneven(1), (1, 3, 12, 12), "static-int8", target="etir")
+    (weight,) = (op for op in module.module.walk() if isinstance(op, WeightOp) and "8x3x3x3xi8" in str(op.type))
+    numbers = np.frombuffer(weight.value.data.data, np.int8).copy().reshape(8, -1)
+    numbers[3:5] = numbers[3:5] // 2
+    weight.properties["value"] = BlobAttr(Blob.of(numbers.tobytes()))
+    wrong = compare(program, module.compile(trace=True), inputs=samples)
+    assert str(wrong).startswith("first wrong: relu at runtime etir"), str(wrong)
 
 
 def test_a_wrong_layer_is_named() -> None:
