@@ -274,3 +274,15 @@ def test_special_functions(name: str) -> None:
             else torch.linspace(-30, 80, 701, dtype=dtype) / 1.1
         )
         check(f"aten::{name}.out", [x], dtype)
+
+
+@pytest.mark.parametrize(("low", "high", "gelu", "erf"), [(-13.5, -2.0, 1e-7, 6.1e-8), (-2.0, 2.0, 2.5e-7, 1.5e-7)])
+def test_tails_of_erf_and_gelu(low: float, high: float, gelu: float, erf: float) -> None:
+    """1 + erf cancels below -2, where GELU is off by what erf is off in its last bits; eager by 2.6e-7."""
+    x = torch.linspace(low, high, 100_001)
+    found = kernels().call("aten::gelu.out", [x, "none"], [torch.empty_like(x)])[0]
+    torch.testing.assert_close(found.double(), torch.nn.functional.gelu(x.double()), rtol=0, atol=gelu)
+    found = kernels().call("aten::erf.out", [x], [torch.empty_like(x)])[0]
+    torch.testing.assert_close(found.double(), torch.erf(x.double()), rtol=0, atol=erf)
+    special = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 3.95, 1.0, 1e-40])
+    check("aten::erf.out", [special], torch.float32)
