@@ -78,6 +78,7 @@ from etir.lowering.import_fx.number_inputs import rename_numbers, varying_number
 from etir.lowering.import_fx.numbers import asserted_orders
 from etir.lowering.import_fx.shared_storage import Group, groups_of, view_into
 from etir.lowering.import_fx.structures import as_number
+from etir.lowering.import_fx.transforms import without_transforms
 from etir.lowering.import_fx.trees import dump_arguments, dump_tree
 from etir.lowering.import_fx.types import type_of_tensor, type_of_value
 from etir.lowering.import_fx.weights import BlobPool
@@ -101,7 +102,7 @@ def import_programs(
     for name in constant_methods:
         if name in programs:
             raise E0402.error(f"method '{name}' is both an exported program and a constant method")
-    return _ModuleImporter(dict(programs), constant_methods, nodes).run()
+    return _ModuleImporter(without_transforms(programs), constant_methods, nodes).run()
 
 
 @dataclass
