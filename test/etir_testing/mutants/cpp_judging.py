@@ -5,11 +5,13 @@ first on the path of headers, and linked before the libraries, from which the li
 one object; a header's mutant is in every source of the core that includes it and in the header's own C++ test.
 
 First the C++ tests run, then, in forks of a process that has imported everything, the tests in Python that call the
-executor's library.
+executor's library, which is linked for what the C++ tests let through only. How long each of these takes without a
+mutant is measured once (``build/mutants/native/seconds.json``, to be deleted after changes of the tests).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -38,11 +40,12 @@ SUITES = tuple(
 )
 """Those that call the library; the others of the folder build with sanitizers, or call the Python package's module."""
 UNIT_TEST, LIBRARY = "etir_unit_test", "etir_executor_test"
-OPTIMIZATION = "-O1"
-"""Compiles faster than what is shipped, and does the same."""
+OPTIMIZATION = "-O0"
+"""Compiles in half of the time of what is shipped, and does the same."""
 SECONDS = 20.0
 """For the C++ tests, which take a tenth of one."""
 SCRATCH = ROOT / "build" / "mutants" / "native"
+TIMES = SCRATCH / "seconds.json"
 
 
 class NotCompiled(Exception):
@@ -92,8 +95,8 @@ class Native:
             if source == own_test or (source.startswith(tuple(core)) and not source.endswith("_test.cc"))
         ]
 
-    def build(self, path: str, text: str) -> dict[str, Path]:
-        """Compile and link: the unit test's program and the library. Raises NotCompiled."""
+    def compile(self, path: str, text: str) -> list[str]:
+        """Compile what the text at ``path`` is part of: objects in the order of the sources. Raises NotCompiled."""
         overlay = SCRATCH / "overlay"
         relative = Path(path).relative_to("runtime")
         subprocess.run(["rm", "-rf", str(overlay)], check=True)
@@ -111,13 +114,16 @@ class Native:
             if done.returncode:
                 raise NotCompiled(done.stderr)
             objects.append(str(made))
-        tests = [o for o, s in zip(objects, self.sources_with(path), strict=True) if s.endswith("_test.cc")]
-        built: dict[str, Path] = {}
-        for name, command in self._link.items():
-            built[name] = SCRATCH / name
-            given = objects if name == UNIT_TEST else [o for o in objects if o not in tests]
-            self._link_one(command, built[name], given, replaced=bool(tests) and name == UNIT_TEST, path=path)
-        return built
+        return objects
+
+    def link(self, name: str, path: str, objects: Sequence[str]) -> Path:
+        """The unit test's program, or the library, with these objects before the others. Raises NotCompiled."""
+        sources = self.sources_with(path)
+        tests = [o for o, source in zip(objects, sources, strict=True) if source.endswith("_test.cc")]
+        given = objects if name == UNIT_TEST else [o for o in objects if o not in tests]
+        out = SCRATCH / name
+        self._link_one(self._link[name], out, given, replaced=bool(tests) and name == UNIT_TEST, path=path)
+        return out
 
     def _link_one(self, command: str, out: Path, objects: Sequence[str], *, replaced: bool, path: str) -> None:
         words = shlex.split(command.removeprefix(": && ").partition(" && ")[0])
@@ -172,6 +178,9 @@ def judge(
 def _by_time(tests: ForkedTests) -> list[str]:
     """The tests that pass without a mutant, the fastest first."""
     seconds: dict[str, float] = {}
+    if TIMES.exists():
+        seconds = json.loads(TIMES.read_text())
+        return [name for name in seconds if name in tests.names()]
 
     def body(report: Callable[[Any], None]) -> None:
         for name, passed, took in tests.run(tests.names()):
@@ -180,21 +189,25 @@ def _by_time(tests: ForkedTests) -> list[str]:
     for found in in_fork(body, lambda _: 300.0):
         if not isinstance(found, Lost) and found[1]:
             seconds[found[0]] = found[2]
-    return sorted(seconds, key=lambda name: (seconds[name] > 1.0, seconds[name]))
+    names = sorted(seconds, key=seconds.__getitem__)
+    TIMES.write_text(json.dumps({name: seconds[name] for name in names}, indent=1))
+    return names
 
 
 def _verdict(native: Native, mutant: Mutant, source: str, tests: ForkedTests, names: Sequence[str]) -> Verdict:
     try:
-        built = native.build(mutant.path, mutant.apply(source))
+        objects = native.compile(mutant.path, mutant.apply(source))
+        program = native.link(UNIT_TEST, mutant.path, objects)
     except NotCompiled:
         return Verdict("no mutant")
     try:
-        done = subprocess.run([str(built[UNIT_TEST])], capture_output=True, text=True, timeout=SECONDS, cwd=SCRATCH)
+        done = subprocess.run([str(program)], capture_output=True, text=True, timeout=SECONDS, cwd=SCRATCH)
     except subprocess.TimeoutExpired:
         return Verdict("timeout", "C++ tests")
     if done.returncode:
         failed = re.search(r"(\w+_test\.cc)[:\s]", done.stdout + done.stderr)
         return Verdict("killed", f"C++ tests{': ' + failed[1] if failed else ''}")
+    built = native.link(LIBRARY, mutant.path, objects)
 
     def body(report: Callable[[Any], None]) -> None:
         from etir_testing.runtime import executor, kernels
@@ -202,7 +215,7 @@ def _verdict(native: Native, mutant: Mutant, source: str, tests: ForkedTests, na
         library = executor.kernel_library
 
         def replaced(name: str, **how: Any) -> Path:
-            return built[LIBRARY] if name == LIBRARY else library(name, **how)
+            return built if name == LIBRARY else library(name, **how)
 
         executor.kernel_library = kernels.kernel_library = replaced
         running = tests.run(names)
