@@ -16,7 +16,7 @@ views collapse. A view of a weight is a weight over the same bytes, cut to size,
 
 Bytes under another element type (``view.dtype``, complex numbers as pairs of real ones) are a view, too. Runtimes may
 have no kernel that copies those, so that what cannot be viewed (a tensor in another dim order, one that a loop carries)
-is copied first, as what it is.
+is copied first, as what it is. With dynamic sizes integers of one width are converted, which keeps their bits.
 
 A result with several dynamic dims needs their sizes at run time: those that the operator names, or sizes of its
 operand.
@@ -36,7 +36,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from etir.dialects.backend.ops import ViewOp
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import ScanOp, WhileOp
-from etir.dialects.dtypes import dtype_of, i64
+from etir.dialects.dtypes import DType, dtype_of, i64
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, is_contiguous, is_static, order_of, tensor_type
@@ -208,6 +208,10 @@ class Reinterpret(Pattern):
             return
         types = (cast("TensorType[Attribute]", source.type), cast("TensorType[Attribute]", result.type))
         if not all(is_static(t) for t in types):
+            if _converts(*(dtype_of(t.element_type) for t in types)):
+                given = {"self": source, "dtype": types[1].element_type, "dim_order": list(order_of(types[1]))}
+                rewriter.replace_op(op, edge.dim_order_ops._to_dim_order_copy.default.make(given, [types[1]]))
+                return
             rewriter.notify_match_failure("dynamic sizes need a kernel")
             return
         rows = [tensor_type(t.element_type, dims_of(t)) for t in types]
@@ -222,6 +226,11 @@ class Reinterpret(Pattern):
             return
         given = {"self": rewriter.insert_op(view).results[0], "dim_order": list(order_of(types[1]))}
         rewriter.replace_op(op, edge.dim_order_ops._to_dim_order_copy.default.make(given, [types[1]]))
+
+
+def _converts(source: DType, result: DType) -> bool:
+    """Whether a conversion keeps the bits: an integer of the same width is another number of the same bits."""
+    return source.itemsize == result.itemsize and source.is_integer and result.is_integer
 
 
 class ViewOfView(Pattern):

@@ -135,6 +135,15 @@ def test_sizes_of_run_time_need_a_kernel() -> None:
     assert "E0603" in text and "aten::view_copy.dtype_out" in text and ".py:" in text
 
 
+def test_integers_of_one_width_and_sizes_of_run_time() -> None:
+    """They are converted, also where the number does not fit: 200 is -56."""
+    n = torch.export.Dim("n", max=8)
+    function = Function(lambda x, y: (x.view(torch.int8), y.view(torch.uint8) + 1, x.t().view(torch.int8)))
+    given = tuple(torch.tensor([[0, 1, 127], [128, 200, 255]], dtype=t) for t in (torch.uint8, torch.int32))
+    given = (given[0], given[1].to(torch.int8))
+    check_program(function, [given], dynamic_shapes={"args": ({0: n}, {0: n})}, tolerance=0)
+
+
 def arithmetic(a: Any, b: Any) -> Any:
     c, d = torch.polar(a.abs(), b), torch.complex(a, b)
     e = (c * d + 1.5 - d.conj()) / (d + 2)
