@@ -9,6 +9,7 @@ An entry names the calls that it is about, what becomes of them, and why; all th
     {"values": "NaN", "why": "the largest value is another than PyTorch's, which is NaN"}
     {"values": "a shift that is negative or not below the width of the type", "counts": "other", "why": "..."}
     {"values": "...", "centered": "input", "below": {"normalized_shape": 256}, "why": "..."}
+    {"values": "...", "added": "self", "above": 4096, "why": "..."}
 
 ``dtypes`` are constraints of :mod:`etir.targets.rules`, on numbers too (``"beta": "is(0, 0.0)"``), ``ranks`` the least
 and greatest rank of arguments, ``empty`` arguments without elements. ``narrowed`` are arguments of which one of rank 0
@@ -17,7 +18,9 @@ has a wider type than those that have dims, in whose type PyTorch computes. ``ef
 reference of kernels says it. ``counts`` names an argument that is right from 0 to below the width of the result's type:
 `decompose-aten` keeps the call where the compiler knows that it is. ``centered`` names one whose elements have to lie
 around 0, among those that the kernel takes a mean of: `decompose-aten` subtracts their mean before. ``below`` are lists
-of sizes and the number of elements from which the call is right. ``python -m etir.tools.probe.hostile`` finds what to
+of sizes and the number of elements from which the call is right. ``added`` names a tensor whose elements are added one
+after the other over the dims in ``dim``, and ``above`` how many may be: `decompose-aten` adds more of them in parts.
+``python -m etir.tools.probe.hostile`` finds what to
 write here.
 """
 
@@ -32,7 +35,20 @@ from etir.targets.dtypes import can_cast, promote_all
 from etir.targets.errors import E0602
 from etir.targets.rules import Call, Constraint, Shape, parse_constraint
 
-_FIELDS = ("dtypes", "ranks", "empty", "narrowed", "values", "counts", "centered", "below", "effect", "why")
+_FIELDS = (
+    "dtypes",
+    "ranks",
+    "empty",
+    "narrowed",
+    "values",
+    "counts",
+    "centered",
+    "below",
+    "added",
+    "above",
+    "effect",
+    "why",
+)
 _EFFECTS = {"wrong": "wrong result", "abort": "ends the process"}
 EFFECTS = tuple(_EFFECTS.values())
 """What the reasons begin with for which a call is refused."""
@@ -52,6 +68,8 @@ class Wrong:
     counts: str = ""
     centered: str = ""
     below: Mapping[str, int] = field(default_factory=dict[str, int])
+    added: str = ""
+    above: int = 0
 
     @staticmethod
     def parse(entry: Mapping[str, Any]) -> Wrong:
@@ -72,6 +90,8 @@ class Wrong:
             entry.get("counts", ""),
             entry.get("centered", ""),
             cast("Mapping[str, int]", entry.get("below", {})),
+            entry.get("added", ""),
+            entry.get("above", 0),
         )
 
     def holds(self, call: Call, ranks: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[Shape]]) -> bool:
@@ -92,6 +112,15 @@ class Wrong:
             for name, count in self.below.items()
         )
 
+    def wants_parts(self, shapes: Mapping[str, Any], dims: Sequence[int] | None) -> bool:
+        """Whether a call adds too many elements one after the other; sizes that are not known may be small."""
+        if not self.added:
+            return False
+        shape: Sequence[int | None] = shapes[self.added]
+        added = [shape[d] for d in dims] if dims and shape else shape
+        sizes = [n for n in added if n is not None]
+        return len(sizes) == len(added) and math.prod(sizes) > self.above
+
     @property
     def text(self) -> str:
         """The entry in words, for the reference."""
@@ -103,6 +132,7 @@ class Wrong:
         about += [f"one of {', '.join(self.narrowed)} of rank 0 and a wider type"] if self.narrowed else []
         about += [self.values] if self.values else []
         about += [f"fewer than {count} elements in {name}" for name, count in self.below.items()]
+        about += [f"more than {self.above} elements of {self.added}"] if self.added else []
         return f"{self.effect} for {', '.join(about)} ({self.why})"
 
 

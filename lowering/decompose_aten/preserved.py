@@ -175,6 +175,8 @@ def _takes(entry: KernelEntry, op: SchemaOp) -> bool:
         return False
     if CENTERED not in op.attributes and any(wrong.wants_center(given) for wrong in entry.wrong):
         return False
+    if any(wrong.wants_parts(shapes, given.get("dim")) for wrong in entry.wrong):
+        return False
     others: dict[str, Any] = {name: value for name, value in given.items() if _is_plain(value)}
     return entry.check(dtypes, ranks=ranks, others=others, shapes=shapes) is None
 

@@ -58,6 +58,26 @@ def test_comparisons_of_doubles_with_others(compare: Callable[..., Any], other: 
     agree(compare, other, doubles)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "dims"),
+    [
+        ("sum", (200_000,), None),
+        ("mean", (200_000,), None),
+        ("sum", (2, 100_003, 1), (1,)),  # a prime number
+        ("mean", (70, 80, 90), (-1, 0)),
+        ("sum", (70, 80, 90), (-1, 0, 1)),
+    ],
+)
+def test_many_floats_are_added_in_parts(name: str, shape: tuple[int, ...], dims: tuple[int, ...] | None) -> None:
+    """3e-3 of the result for 200,000 equal ones where the kernel adds one after the other."""
+    x = torch.full(shape, 1 / 3)
+    reduce = getattr(torch, name)
+    whole = Applied(lambda x: reduce(x) if dims is None else (reduce(x, dims), reduce(x, dims, keepdim=True)))
+    program = torch.export.export(whole, (x,))
+    expected = trace(lambda flat: [v.float() for v in torch.utils._pytree.tree_leaves(whole(flat[0].double()))], [(x,)])
+    assert_same(stock(etir.compile(program, target="executorch").buffer, [(x,)]), expected, "stock", 2e-6)
+
+
 F64 = torch.float64
 WIDE = torch.tensor([[2**53 + 1, -(2**53) - 3, 2**24 + 1], [5, -7, -(2**62)]])
 

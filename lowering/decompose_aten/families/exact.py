@@ -162,12 +162,16 @@ def power_of_integers(b: Builder, x: SSAValue, exponent: float) -> SSAValue | No
 
 @decomposition(aten.sum.dim_IntList)
 def exact_sum(b: Builder, x: SSAValue, dim: Dims, keepdim: bool, dtype: Attribute | None) -> SSAValue | None:
-    """The product with a matrix of ones, which adds in the type of the result; a tensor of rank 0 as it is"""
+    """The product with a matrix of ones, which adds in the type of the result; many of float32 in parts; a tensor of
+    rank 0 as it is
+    """
     type = _declared(b)
     if not rank(x):
         return b.cast(x, type)
+    if type == f32:
+        return _sum_of_parts(b, x, positions(x, dim), keepdim)
     if category_of(type) >= FLOATING and type != f64:
-        return b.notify_match_failure("the result is neither of integers nor float64")
+        return b.notify_match_failure("the result is neither of integers nor of float32 or float64")
     reduced = positions(x, dim)
     kept = [i for i in range(rank(x)) if i not in reduced]
     sizes = b.sizes(x)
@@ -175,6 +179,48 @@ def exact_sum(b: Builder, x: SSAValue, dim: Dims, keepdim: bool, dtype: Attribut
     rows = b.view(b.permute(b.cast(x, type), [*kept, *reduced]), [product([sizes[i] for i in kept]), count])
     total = b.mm(rows, b.full([count, 1], 1, type))
     return b.view(total, [sizes[i] if i in kept else 1 for i in range(rank(x)) if keepdim or i in kept])
+
+
+@decomposition(aten.mean.default)
+def mean_of_all_in_parts(b: Builder, x: SSAValue, dtype: Attribute | None) -> SSAValue | None:
+    """``sum / count``, where the sum is one of parts"""
+    return mean_of_parts(b, x, None, False, dtype)
+
+
+@decomposition(aten.mean.dim)
+def mean_of_parts(b: Builder, x: SSAValue, dim: Dims, keepdim: bool, dtype: Attribute | None) -> SSAValue | None:
+    """``sum / count``, where the sum is one of parts"""
+    reduced = positions(x, dim)
+    total = _sum_of_parts(b, x, reduced, keepdim) if _declared(b) == f32 else None
+    return total and b.div(total, float(math.prod(cast("list[int]", [dims(x)[i] for i in reduced]))))
+
+
+def _sum_of_parts(b: Builder, x: SSAValue, reduced: list[int], keepdim: bool) -> SSAValue | None:
+    """Sums of sums, of about the same number of elements each: float32 that is added one after the other loses a digit
+    for each factor of ten. Sums that are still of many elements are taken apart in turn.
+    """
+    shape = dims(x)
+    if element(x) != f32 or not all(isinstance(n, int) for n in shape):
+        return b.notify_match_failure("the elements are not of float32, or their number is not known")
+    sizes = cast("list[int]", list(shape))
+    longest = max(reduced, key=lambda i: sizes[i])
+    size = sizes[longest]
+    part = next((n for n in range(math.isqrt(size), 15, -1) if size % n == 0), 0)
+    if len(reduced) > 1:
+        # Along one dim after the other.
+        x = b(aten.sum.dim_IntList, x, [longest], True)
+        total = b(aten.sum.dim_IntList, x, [i for i in reduced if i != longest], True)
+    elif part:
+        x = b.view(x, [*sizes[:longest], size // part, part, *sizes[longest + 1 :]])
+        x = b(aten.sum.dim_IntList, x, [longest + 1], False)
+        total = b(aten.sum.dim_IntList, x, [longest], True)
+    else:
+        # No number divides it well: what is left over is a sum of its own.
+        part = math.isqrt(size)
+        whole = size // part * part
+        pieces = (b.slice(x, longest, 0, whole), b.slice(x, longest, whole, None))
+        total = b.add(*(b(aten.sum.dim_IntList, piece, reduced, True) for piece in pieces))
+    return total if keepdim else b.view(total, [n for i, n in enumerate(sizes) if i not in reduced])
 
 
 @decomposition(aten.cumsum.default)

@@ -48,6 +48,21 @@ def test_a_tensor_of_rank_0_that_is_converted_to_a_narrower_type() -> None:
             assert (found is not None and "computed in the type of both" in found) == is_wrong, (types, dims, found)
 
 
+def test_how_many_elements_are_added_one_after_the_other() -> None:
+    (entry,) = load("executorch").kernels["aten::mean.out"].wrong
+    for shape, dims, many in (
+        ((64, 65), None, True),
+        ((64, 64), (), False),
+        ((64, 65), (1,), False),
+        ((4097, 2), (-2,), True),
+        ((4097, None), (0,), True),
+        ((4097, None), (0, 1), False),
+        ((), (-1,), False),
+    ):
+        assert entry.wants_parts({"self": shape}, dims) == many, (shape, dims)
+    assert "more than 4096 elements of self" in entry.text
+
+
 def test_unknown_fields_are_errors() -> None:
     with pytest.raises(EtirError, match="E0602"):
         Wrong.parse({"why": "x", "when": "y"})
