@@ -15,8 +15,9 @@ offset bytes what
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each; a size with bit 31 is the greatest one
              of a dim that is known at run time only, which version 2 has
              rows of weights: offset and bytes of the key, bytes of the data, 0
-             rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k], rows and
-             columns of the window (0: a matrix), groups of channels
+             rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k] (3 for
+             filters [n, k, 3, 3] that are transformed for tiles of 2x2), rows and columns of the window (0: a matrix),
+             groups of channels
              rows of variants: offset and bytes of the processor's name, offset and bytes of the image, its entry, 0,
              SHA-256 of the image, or, for linked code, which has an image of 0 bytes, of its C and its contract
              texts; the fallback, at a multiple of 16; images, at multiples of 64, each with its contract at its end
@@ -72,6 +73,8 @@ class Constant:
     rows: int = 0
     columns: int = 0
     groups: int = 0
+    winograd: int = 0
+    """Of filters of 3x3 in the order of ``winograd.py``: rows of a tile of the result."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,15 @@ def write_blob(blob: NativeBlob) -> bytes:
         rows += _WEIGHT.pack(*put(key.encode()), size, 0)
     for c in blob.constants:
         rows += _CONSTANT.pack(
-            *put(c.name.encode()), c.weight, c.panel, c.k, c.n, int(c.transposed), c.rows, c.columns, c.groups
+            *put(c.name.encode()),
+            c.weight,
+            c.panel,
+            c.k,
+            c.n,
+            int(c.transposed) | c.winograd,
+            c.rows,
+            c.columns,
+            c.groups,
         )
     names = [put(v.cpu.encode()) for v in blob.variants]
     fallback = put(blob.fallback, 16)
@@ -210,7 +221,10 @@ def _read(
         tuple(tuple(row[1 : 1 + row[0]]) for row in tensors),
         arena,
         tuple((part(row[0], row[1]).decode(), row[2]) for row in weights),
-        tuple(Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6]), *r[7:10]) for r in constants),
+        tuple(
+            Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6]), *r[7:10], winograd=r[6] & 2)
+            for r in constants
+        ),
         tuple(
             Variant(part(r[0], r[1]).decode(), Image(part(r[2], r[3]), r[4]), b"" if r[3] else r[6]) for r in variants
         ),

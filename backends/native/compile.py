@@ -21,7 +21,6 @@ from etir.backends.native.errors import E1170, E1174
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.groups import ungroup
 from etir.backends.native.image import Image, flat_image
-from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.lowering import constant_name, lower_function
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
@@ -191,7 +190,7 @@ def without_code(outlined: Outlined) -> Artifact:
 
 def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:
     """The ``tile`` level of an outlined function, without places and schedules."""
-    module = lower_function(outlined, panel_of(target))
+    module = lower_function(outlined, target)
     func = module.body.block.first_op
     assert isinstance(func, FuncOp)
     for rewrite in REWRITES:
@@ -267,6 +266,9 @@ def _weights(
             *_, k, panel = shape_of(op.result)
             n = shapes[symbol][0] if op.transposed is not None else shapes[symbol][1]
             window: tuple[int, ...] = ()
+            if op.winograd is not None:
+                found[symbol] = Constant(symbol, number, panel, k, n, True, winograd=op.winograd.value.data)
+                continue
             if len(shape_of(op.result)) > 3:
                 window = ((1, *shapes[symbol][2:])[-2:]) + (groups_of(op),)
                 n = n // groups_of(op) if op.transposed is not None else n

@@ -19,6 +19,8 @@ PLACES = "native.places"
 
 CUT = "native.cut"
 """Of an outlined function: the bytes from which on images have no border where their readers can do without."""
+DIRECT = "native.direct"
+"""Of an outlined function: the bytes from which on images are not transformed for Winograd's algorithm."""
 SAVES = "native.saves"
 """Of an outlined function and of that of ``tile``: what code does without, by name (``savings.py``)."""
 

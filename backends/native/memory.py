@@ -55,7 +55,7 @@ class Memory:
         self.block = block
         self.lowered: Operation | None = None
         """What is lowered: operations that are like no other are where it is."""
-        self._weights: dict[tuple[str, Attribute, int, bool], SSAValue] = {}
+        self._weights: dict[tuple[str, Attribute, int, bool, int], SSAValue] = {}
         self._borders: dict[SSAValue, tuple[int, int, float]] = {}
 
     def add(self, op: Operation, like: Operation | None = None) -> Operation:
@@ -66,11 +66,13 @@ class Memory:
         self.block.add_op(op)
         return op
 
-    def weight(self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False) -> SSAValue:
+    def weight(
+        self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False, winograd: int = 0
+    ) -> SSAValue:
         """A weight of the program, in this order."""
-        key = (symbol, type, panel, transposed)
+        key = (symbol, type, panel, transposed, winograd)
         if key not in self._weights:
-            self._weights[key] = self.add(WeightOp(symbol, type, panel, transposed)).results[0]
+            self._weights[key] = self.add(WeightOp(*key)).results[0]
         return self._weights[key]
 
     def memref(self, place: Place) -> SSAValue:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from etir.backends.native.tile import WeightOp, shape_of
+from etir.backends.native.winograd import restored, transformed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,9 @@ def packed(op: WeightOp, given: np.ndarray) -> np.ndarray:
 
     if op.panel is None:
         return np.ascontiguousarray(given, np.float32).reshape(-1)
+    if op.winograd is not None:
+        _, panels, _, panel = shape_of(op.result)
+        return np.concatenate([_panels(matrix, panels, panel) for matrix in transformed(given)])
     if len(shape_of(op.result)) > 3:
         *_, rows, panels, k, panel = shape_of(op.result)
         groups = groups_of(op)
@@ -47,7 +51,9 @@ def _panels(matrix: np.ndarray, panels: int, panel: int) -> np.ndarray:
 
 
 def unpacked(constant: Constant, data: bytes | memoryview) -> bytes:
-    """The bytes of a weight as the module has it, from those that code reads."""
+    """The bytes of a weight as the module has it, from those that code reads. Filters that were transformed differ from
+    the module's by the rounding of that.
+    """
     import numpy as np
 
     if constant.panel == 0:
@@ -56,6 +62,8 @@ def unpacked(constant: Constant, data: bytes | memoryview) -> bytes:
     panels = -(-n // panel)
     given = np.frombuffer(data, np.float32).reshape(-1, panels, k, panel)
     matrices = given.transpose(0, 2, 1, 3).reshape(-1, k, panels * panel)[..., :n]
+    if constant.winograd:
+        return restored(matrices).tobytes()
     if constant.rows:
         by_group = matrices.reshape(constant.groups, constant.rows, constant.columns, -1, n)
         plain = by_group.transpose((0, 4, 3, 1, 2) if constant.transposed else (0, 3, 4, 1, 2))

@@ -10,30 +10,33 @@ are tried, what costs least time first; each that lowers the plan is kept, until
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
+* ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is a row of tiles at a time.
+* images of at least so many bytes are not transformed, and have no border either.
 
-The attributes ``native.saves`` and ``native.cut`` of the function have the choice, in text, too.
+The attributes ``native.saves``, ``native.cut`` and ``native.direct`` of the function have the choice, in text, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Outlined
 from etir.backends.native.compile import kernels_of, processors, tile_function
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.functions import CUT, SAVES, saved
+from etir.backends.native.functions import CUT, DIRECT, SAVES, saved
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.windows import can_be_cut, image_bytes
+from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
 from etir.dialects.schema_op import SchemaOp
 
-QUICK, SLOW = ("rows", "over", "parts", "blocks"), ("panels",)
+QUICK, SLOW = ("rows", "over", "parts", "blocks"), ("panels", "tiles")
 """Savings that are tried before images lose their borders, and after that."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
@@ -45,12 +48,12 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
     What cannot be lowered gets none; an error is said when code is made.
     """
     func = outlined.func
-    for name in (CUT, SAVES):
+    for name in (CUT, DIRECT, SAVES):
         func.attributes.pop(name, None)
     try:
         _Choice(outlined, cpus).choose()
     except (EtirError, Undecided):
-        for name in (CUT, SAVES):
+        for name in (CUT, DIRECT, SAVES):
             func.attributes.pop(name, None)
 
 
@@ -60,6 +63,7 @@ class _Choice:
     def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
         self.func = outlined.func
         self.cpus = cpus
+        self.is_transformed = False
         self.least = self._arena()
         self.most = kernels_of(outlined).plan_within().size
 
@@ -68,30 +72,42 @@ class _Choice:
         sizes = sorted({image_bytes(root): None for root in _readers(self.func) if can_be_cut(root)}, reverse=True)
         for name in QUICK:
             self._save(name)
-        for least in _tried(sizes):
-            self._try(CUT, IntegerAttr(least, i64))
+        self._cut(sizes)
         for name in SLOW:
             self._save(name)
+        if self.is_transformed:
+            for least in _tried(sizes):
+                self._try_both(IntegerAttr(least, i64))
+
+    def _cut(self, sizes: Sequence[int]) -> None:
+        for least in _tried(sizes):
+            self._try({CUT: IntegerAttr(least, i64)})
+
+    def _try_both(self, least: IntegerAttr[IntegerType]) -> None:
+        """Leave images of so many bytes as they are, without a border."""
+        cut = self.func.attributes.get(CUT, least)
+        assert isinstance(cut, IntegerAttr)
+        self._try({DIRECT: least, CUT: min(cut, least, key=lambda attr: attr.value.data)})
 
     def _save(self, name: str) -> None:
-        self._try(SAVES, ArrayAttr([*map(StringAttr, (*saved(self.func), name))]))
+        self._try({SAVES: ArrayAttr([*map(StringAttr, (*saved(self.func), name))])})
 
-    def _try(self, name: str, value: Attribute) -> None:
-        """Keep an attribute if code needs less with it; nothing where it needs little enough already."""
+    def _try(self, attributes: Mapping[str, Attribute]) -> None:
+        """Keep attributes if code needs less with them; nothing where it needs little enough already."""
         if self.least <= self.most:
             return
-        before = self.func.attributes.get(name)
-        self.func.attributes[name] = value
+        before = dict(self.func.attributes)
+        self.func.attributes.update(attributes)
         if (arena := self._arena()) < self.least:
             self.least = arena
-        elif before is None:
-            del self.func.attributes[name]
         else:
-            self.func.attributes[name] = before
+            self.func.attributes.clear()
+            self.func.attributes.update(before)
 
     def _arena(self) -> int:
         """Bytes that code needs with its inputs and outputs."""
         made = tile_function(self.func, processors(self.cpus)[0])
+        self.is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
         return plan_function(made, [None] * len(made.body.block.args))
 
 

@@ -124,7 +124,7 @@ class YieldOp(IRDLOperation):
 
     name = "tile.yield"
     values = var_operand_def()
-    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, MapOp)))
+    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(TemplateOp)))
     assembly_format = "$values attr-dict `:` type($values)"
 
     def __init__(self, *values: SSAValue):
@@ -137,21 +137,27 @@ class WeightOp(IRDLOperation):
     matrix [k, n] is [n / panel, k, panel], padded with zeros. ``transposed`` says that the weight is [n, k]. A weight
     of windows [n, c, h, w] is a matrix [w c, n] for each of its h rows: [h, n / panel, w c, panel]; without
     ``transposed`` it is given as [c, n, h, w]. One of groups of channels has them as a dim before all others.
+
+    ``winograd`` 2 are filters [n, c, 3, 3] as F(2x2, 3x3) reads them (``winograd.py``): [16, n / panel, c, panel].
     """
 
     name = "tile.weight"
     symbol = prop_def(StringAttr)
     panel = opt_prop_def(IntegerAttr)
     transposed = opt_prop_def(IntegerAttr)
+    winograd = opt_prop_def(IntegerAttr)
     result = result_def(MemRefType)
-    assembly_format = "$symbol (`panel` $panel^)? (`transposed` $transposed^)? attr-dict `:` type($result)"
+    assembly_format = (
+        "$symbol (`panel` $panel^)? (`transposed` $transposed^)? (`winograd` $winograd^)? attr-dict `:` type($result)"
+    )
 
-    def __init__(self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False):
+    def __init__(self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False, winograd: int = 0):
         super().__init__(
             properties={
                 "symbol": StringAttr(symbol),
                 "panel": IntegerAttr(panel, i64) if panel else None,
                 "transposed": IntegerAttr(1, i64) if transposed else None,
+                "winograd": IntegerAttr(winograd, i64) if winograd else None,
             },
             result_types=[type],
         )
@@ -184,7 +190,8 @@ class TemplateOp(IRDLOperation):
         raise NotImplementedError
 
 
-def _verify_body(region: Region, count: int) -> None:
+def verify_body(region: Region, count: int) -> None:
+    """Raises VerifyException unless a body computes one number of ``count``."""
     block = region.block
     if len(block.args) != count or any(arg.type != f32 for arg in block.args):
         raise VerifyException(f"the body takes {count} numbers of f32")
@@ -257,7 +264,7 @@ class BrgemmOp(TemplateOp):
             raise VerifyException("elements of a row of a lie side by side")
         if any(shape_of(e) != c for e in self.extra):
             raise VerifyException("extra operands have the shape of c")
-        _verify_body(self.body, 1 + len(self.extra))
+        verify_body(self.body, 1 + len(self.extra))
 
 
 @irdl_op_definition
@@ -290,7 +297,7 @@ class DepthwiseOp(TemplateOp):
             raise VerifyException("a is [..., w, taps, taps, c], b [taps, taps, c] and c [..., w, c]")
         if any(shape_of(e) != c for e in self.extra):
             raise VerifyException("extra operands have the shape of c")
-        _verify_body(self.body, 1 + len(self.extra))
+        verify_body(self.body, 1 + len(self.extra))
 
 
 class CombineOp(TemplateOp):
@@ -321,7 +328,7 @@ class CombineOp(TemplateOp):
             raise VerifyException(f"the kind is one of {', '.join(COMBINATIONS)}")
         if any(shape_of(e) != extra for e in self.extra):
             raise VerifyException(f"extra operands have the shape {extra}")
-        _verify_body(self.body, 1 + len(self.extra))
+        verify_body(self.body, 1 + len(self.extra))
 
 
 @irdl_op_definition
@@ -405,7 +412,7 @@ class MapOp(TemplateOp):
     def verify_(self) -> None:
         if any(shape_of(v) != shape_of(self.out) for v in self.inputs):
             raise VerifyException("inputs have the shape of the output")
-        _verify_body(self.body, len(self.inputs))
+        verify_body(self.body, len(self.inputs))
 
 
 @irdl_op_definition

@@ -1,4 +1,5 @@
-"""The operations of the ``tile`` dialect, which ``tile.py``, ``loop.py``, ``row_loop.py`` and ``view.py`` define."""
+"""The operations of the ``tile`` dialect, which ``tile.py``, ``loop.py``, ``row_loop.py``, ``view.py``
+and ``winograd.py`` define."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ from etir.backends.native.tile import (
     YieldOp,
 )
 from etir.backends.native.view import ViewOp
+from etir.backends.native.winograd import WinogradInputOp, WinogradOutputOp
 
 TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, PackOp, MapOp, SoftmaxOp, NormOp, LoopOp,
-        RowsOp, ViewOp,
+        RowsOp, ViewOp, WinogradInputOp, WinogradOutputOp,
     ],
     [SizesAttr],
 )  # fmt: skip

@@ -15,10 +15,13 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.cpu import Cpu
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
 from etir.backends.native.functions import CUT, OUTPUTS, SAVES, saved
+from etir.backends.native.kernels.brgemm import panel_of
+from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, memref, row_major
@@ -48,21 +51,22 @@ def members(group: GroupOp) -> list[SchemaOp]:
     return [op for op in group.body.block.ops if isinstance(op, SchemaOp)]
 
 
-def lower_function(func: FuncOp, panel: int) -> ModuleOp:
-    """The ``tile`` level of a function of groups. ``panel`` is the number of columns of a panel.
+def lower_function(func: FuncOp, target: Cpu) -> ModuleOp:
+    """The ``tile`` level of a function of groups, for a processor and the others of its family.
 
     Images of ``native.cut`` bytes and more have no border where their readers can do without.
     """
-    return Lowering(func, panel).module()
+    return Lowering(func, target).module()
 
 
 class Lowering(Memory):
     """State: the function that is made, and where the tensors of the given one are."""
 
-    def __init__(self, func: FuncOp, panel: int):
-        self.func, self.panel = func, panel
+    def __init__(self, func: FuncOp, target: Cpu):
+        self.func, self.target, self.panel = func, target, panel_of(target)
         self.least_cut = least_cut(func)
         self.saves_parts = "parts" in saved(func)
+        self._against: dict[GroupOp, str | None] = {}
         source = func.body.block
         self.returned = cast(ReturnOp, source.last_op)
         types = [memref(shape(v)) for v in (*source.args, *self.returned.arguments)]
@@ -72,13 +76,13 @@ class Lowering(Memory):
         self.packed: dict[tuple[Any, ...], SSAValue] = {}
         self.outputs: dict[SSAValue, SSAValue] = {}
         count = len(source.args)
-        for arg, target in zip(source.args, self.block.args, strict=False):
-            self.places[arg] = Place(target, shape(arg), row_major(shape(arg)))
-        for value, target in zip(self.returned.arguments, self.block.args[count:], strict=True):
-            self.outputs.setdefault(value, target)
-            target.name_hint = value.name_hint
-        for arg, target in zip(source.args, self.block.args, strict=False):
-            target.name_hint = arg.name_hint
+        for arg, given in zip(source.args, self.block.args, strict=False):
+            self.places[arg] = Place(given, shape(arg), row_major(shape(arg)))
+        for value, given in zip(self.returned.arguments, self.block.args[count:], strict=True):
+            self.outputs.setdefault(value, given)
+            given.name_hint = value.name_hint
+        for arg, given in zip(source.args, self.block.args, strict=False):
+            given.name_hint = arg.name_hint
 
     def module(self) -> ModuleOp:
         """The module of the lowered function."""
@@ -144,9 +148,9 @@ class Lowering(Memory):
         if place is None or not is_image(place):
             dims = shape(value)
             whole = dims if len(dims) == 4 else (*dims[:2], 1, dims[2])
-            border, number = border_of(value, self.least_cut)
+            border, number = border_of(value, self.reads_no_border)
             is_read = any(border)
-            border = border if is_read else border_after(value, self.least_cut)
+            border = border if is_read else border_after(value, self.reads_no_border)
             place = self.new_image((whole[0], whole[1], whole[2], whole[3]), border, number, filled=is_read)
             place = place if len(dims) == 4 else place.selected(2, 0)
         self.places[value] = place
@@ -154,7 +158,19 @@ class Lowering(Memory):
 
     def is_cut(self, op: SchemaOp) -> bool:
         """Whether a convolution or a pool reads an image without a border."""
-        return is_cut(op, self.least_cut)
+        return self.least_cut is not None and can_be_cut(op) and image_bytes(op) >= self.least_cut
+
+    def against_winograd(self, group: GroupOp) -> str | None:
+        """Why a group is no convolution by Winograd's algorithm, as :func:`reason_for_all`."""
+        if group not in self._against:
+            root = group.root
+            is_one = isinstance(root, SchemaOp)
+            self._against[group] = reason_for_all(group, root, self.func, self.target) if is_one else ""
+        return self._against[group]
+
+    def reads_no_border(self, group: GroupOp) -> bool:
+        """Whether a convolution or a pool reads an image without a border, in parts or by Winograd's algorithm."""
+        return self.is_cut(cast(SchemaOp, group.root)) or self.against_winograd(group) is None
 
     def joined(self, value: SSAValue, as_image: bool = False) -> Place | None:
         """The part of a tensor that joins ``value`` to others, if nothing else reads it, or nothing else joins it
@@ -249,14 +265,10 @@ def least_cut(func: FuncOp) -> int | None:
     return found.value.data if isinstance(found, IntegerAttr) else None
 
 
-def is_cut(op: SchemaOp, least: int | None) -> bool:
-    """Whether a convolution or a pool reads an image without a border, of ``least`` bytes and more."""
-    return least is not None and can_be_cut(op) and image_bytes(op) >= least
-
-
-def border_of(value: SSAValue, least: int | None) -> tuple[tuple[int, int], float]:
-    """The border that the convolutions and pools which read an image want around it, the most of any, and the number in
-    it. Where they want different numbers it is what the first one wants: the others copy the image.
+def border_of(value: SSAValue, without: Callable[[GroupOp], bool]) -> tuple[tuple[int, int], float]:
+    """The border that the convolutions and pools which read an image want around it, the most of any but those that do
+    ``without``, and the number in it. Where they want different numbers it is what the first one wants: the others copy
+    the image.
     """
     most, number = (0, 0), 0.0
     for use in value.uses:
@@ -265,7 +277,7 @@ def border_of(value: SSAValue, least: int | None) -> tuple[tuple[int, int], floa
             root = cast(SchemaOp, group.root)
             if root.arg("self" if group.kind.data == "pool" else "input") is not group.body.block.args[use.index]:
                 continue
-            if is_cut(root, least):
+            if without(group):
                 continue
             border, wanted = border_for(root)
             if any(most) and wanted != number:
@@ -279,7 +291,7 @@ FLOAT_BY_FLOAT = ("map", "group_norm", "batch_norm")
 """Kinds of groups that write each float of an image of what they read there last, and nothing else."""
 
 
-def border_after(value: SSAValue, least: int | None) -> tuple[int, int]:
+def border_after(value: SSAValue, without: Callable[[GroupOp], bool]) -> tuple[int, int]:
     """The border that an image wants which is made of this one float by float, when that is the last to read it: with
     the same strides both can be in one memory.
     """
@@ -289,8 +301,8 @@ def border_after(value: SSAValue, least: int | None) -> tuple[int, int]:
     result = last.outputs[0]
     if shape(result) != shape(value) or next(v for v in last.inputs if shape(v) == shape(result)) is not value:
         return (0, 0)
-    own, _ = border_of(result, least)
-    return own if any(own) else border_after(result, least)
+    own, _ = border_of(result, without)
+    return own if any(own) else border_after(result, without)
 
 
 def _last_reader(value: SSAValue) -> Operation | None:

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
+from etir.backends.native.lowering.winograd import REASON, lower_winograd
 from etir.backends.native.places import Place
 from etir.backends.native.tile import (
     BrgemmOp,
@@ -120,6 +122,11 @@ def _windows(x: Place, dims: tuple[int, ...], window: Window) -> Place:
 
 def _plain(found: _Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
+    against = lowering.against_winograd(found.group)
+    if against is None:
+        weight = (found.symbol, lowering.panel)
+        lower_winograd(lowering, found.root, source, weight, found.target, found.extras, found.region)
+        return
     if lowering.is_cut(found.root):
         _cut(found, lowering.with_border(source, (0, 0), 0.0, found.root))
         return
@@ -148,7 +155,7 @@ def _plain(found: _Convolution, source: Place) -> None:
         if dx == 1:
             a = Place(x.base, (n, h, kh, w, kw * c), (batch, sy * row, dy * row, sx * column, 1), x.offset)
             b = Place(packed, (n, h, *dense), (0, 0, *row_major(dense)))
-            _product(found, a, lowering.memref(b), found.target, found.extras, (kh,))
+            _product(found, a, lowering.memref(b), found.target, found.extras, (kh,), against)
             return
         a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
         b = _by_taps(packed, dense, c, (n, h))
@@ -227,12 +234,22 @@ def _grouped(found: _Convolution, x: Place) -> None:
 
 
 def _product(
-    found: _Convolution, a: Place, b: SSAValue, c: Place, extras: Sequence[Place], taps: Sequence[int] = ()
+    found: _Convolution,
+    a: Place,
+    b: SSAValue,
+    c: Place,
+    extras: Sequence[Place],
+    taps: Sequence[int] = (),
+    direct: str = "",
 ) -> None:
+    """Add a product; ``direct`` says why it is not by Winograd's algorithm."""
     lowering = found.lowering
     operands = found.operands(extras)
     region = found.region.clone()
-    lowering.add(BrgemmOp(lowering.memref(a), b, lowering.memref(c), operands, region, taps), found.group)
+    made = BrgemmOp(lowering.memref(a), b, lowering.memref(c), operands, region, taps)
+    if direct:
+        made.attributes[REASON] = StringAttr(direct)
+    lowering.add(made, found.group)
 
 
 # --- transposed convolutions ------------------------------------------------------------------------------------------

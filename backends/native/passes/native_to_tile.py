@@ -25,7 +25,6 @@ from xdsl.dialects.func import FuncOp
 
 from etir.backends.native import tile
 from etir.backends.native.cpu import of_family
-from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.lowering import constant_name, lower_function
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import ConstantOp, WeightOp, dense_bytes
@@ -44,10 +43,10 @@ class NativeToTilePass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1160 for a family that no processor is of."""
-        panel = panel_of(of_family(self.family)[0])
+        target = of_family(self.family)[0]
         block = module.body.block
         for func in [op for op in block.ops if isinstance(op, FuncOp) and "backend.delegate" in op.attributes]:
-            lowered = lower_function(func, panel).body.block.first_op
+            lowered = lower_function(func, target).body.block.first_op
             assert isinstance(lowered, FuncOp)
             lowered.detach()
             block.insert_ops_before([*_constants(func, lowered), lowered], func)

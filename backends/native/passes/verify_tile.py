@@ -43,6 +43,7 @@ from etir.backends.native.sizes_attr import SizesAttr
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, row_major, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.backends.native.view import ViewOp
+from etir.backends.native.winograd import OUT, POINTS, WINDOW
 from etir.diagnostics import Diagnostic, ErrorId, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.text import source_location
@@ -308,6 +309,11 @@ def _weight_problem(op: WeightOp, weights: Mapping[str, Sequence[int]] | None) -
         return None if wanted == total else f"has {total} floats, {op.result.type} has {wanted}"
     if len(given) < 2:
         return f"has the sizes {list(given)}, which are no matrix"
+    if op.winograd is not None:
+        if op.winograd.value.data != OUT or op.transposed is None or given[2:] != (WINDOW, WINDOW):
+            return f"has the sizes {list(given)}, which are no filters [n, c, 3, 3] for tiles of {OUT}x{OUT}"
+        wanted_shape = (POINTS, -(-given[0] // panel), given[1], panel)
+        return None if shape == wanted_shape else f"of sizes {list(given)} is {list(wanted_shape)}, not {list(shape)}"
     rows, columns = given[0], total // given[0] if given[0] else 0
     n, k = (rows, columns) if op.transposed is not None else (columns, rows)
     expected: tuple[int, ...] = (-(-n // panel), k, panel)

@@ -18,6 +18,7 @@ constexpr uint32_t kVersionSizes = 2;       ///< of blobs that have dims which a
 constexpr uint32_t kVersionWorkspace = 3;   ///< of blobs that work in an argument, with such dims or without
 constexpr uint32_t kIsBound = 0x80000000u;  ///< in a size: it is the greatest one of such a dim
 constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 40, kVariantSize = 56;
+constexpr uint32_t kWinograd = 2;  ///< in a constant's row: transformed filters of 3x3
 constexpr uint32_t kMaxTensorRank = 8;
 constexpr size_t kAlignment = 64;
 /// More of anything than a program has.
@@ -111,7 +112,10 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
     if (panel > 1u << 20 || k == 0 || n == 0 || k > 1u << 30 || n > 1u << 30 || rows > 1u << 16) return row;
     const uint64_t groups = blob.at(row + 36);
     if (rows > 0 && (columns == 0 || k % columns != 0 || groups == 0 || groups > 1u << 15)) return row;
-    const uint64_t width = (n + panel - 1) / panel * panel, count = rows > 0 ? rows * groups : 1;
+    const bool is_winograd = (blob.at(row + 24) & kWinograd) != 0;
+    if (is_winograd && rows > 0) return row;
+    const uint64_t width = (n + panel - 1) / panel * panel;
+    const uint64_t count = is_winograd ? 16 : rows > 0 ? rows * groups : 1;
     // A weight has less than 2^32 bytes, so that none of the products is too large for 64 bits.
     const uint64_t most = UINT32_MAX;
     if (width * k > most || width * k * count > most || width * k * count * 4 != blob.at(blob.weight_row(weight) + 8)) {
@@ -203,6 +207,29 @@ struct Constants {
   bool no_memory = false;
 };
 
+/// Filters [n, k, 3, 3] from those of Winograd's F(2x2, 3x3): the 16 numbers G g G' of each, a matrix [k, n] in panels
+/// for each number (backends/native/winograd.py).
+void restore_filters(const float* packed, uint32_t panel, uint32_t k, uint32_t n, float* to) {
+  const size_t width = (size_t{n} + panel - 1) / panel * panel;
+  for (size_t out = 0; out < n; ++out) {
+    for (size_t c = 0; c < k; ++c) {
+      double rows[3][4];
+      for (size_t x = 0; x < 4; ++x) {
+        double column[4];
+        for (size_t y = 0; y < 4; ++y) {
+          column[y] = packed[(4 * y + x) * width * k + out / panel * panel * k + c * panel + out % panel];
+        }
+        rows[0][x] = column[0], rows[1][x] = column[1] - column[2], rows[2][x] = column[3];
+      }
+      for (const double(&row)[4] : rows) {
+        *to++ = static_cast<float>(row[0]);
+        *to++ = static_cast<float>(row[1] - row[2]);
+        *to++ = static_cast<float>(row[3]);
+      }
+    }
+  }
+}
+
 const void* find_constant(void* context, const char* name, size_t name_size, size_t nbytes) {
   Constants& constants = *static_cast<Constants*>(context);
   const Blob& blob = constants.self->blob;
@@ -214,12 +241,17 @@ const void* find_constant(void* context, const char* name, size_t name_size, siz
     const float* packed = static_cast<const float*>(constants.self->pointers[weight]);
     if (panel == 0) return nbytes == blob.at(blob.weight_row(weight) + 8) ? packed : nullptr;
     const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32), groups = blob.at(row + 36);
-    const uint32_t count = rows > 0 ? rows * groups : 1;
+    const bool is_winograd = (blob.at(row + 24) & kWinograd) != 0;
+    const uint32_t count = is_winograd ? 9 : rows > 0 ? rows * groups : 1;
     if (nbytes != size_t{k} * n * count * sizeof(float)) return nullptr;
     float* plain = static_cast<float*>(constants.init->allocate(nbytes, 16));
     if (plain == nullptr) {
       constants.no_memory = true;
       return nullptr;
+    }
+    if (is_winograd) {
+      restore_filters(packed, panel, k, n, plain);
+      return plain;
     }
     const bool transposed = blob.at(row + 24) != 0;
     if (rows > 0) {

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from etir_testing.native.random_functions import loops, maps, products, reductions, row_loops, rows, windows
 from etir_testing.native.random_lines import lines
+from etir_testing.native.random_winograd import winograd
 
 FILLS: Mapping[str, Callable[..., None]] = {
     "products": products, "maps": maps, "rows": rows, "windows": windows, "lines": lines, "reductions": reductions,
-    "loops": loops, "row_loops": row_loops,
+    "loops": loops, "row_loops": row_loops, "winograd": winograd,
 }  # fmt: skip
 """Each is given a function and how many of its operations it adds."""

@@ -1,0 +1,258 @@
+"""``tile.winograd_input`` and ``tile.winograd_output``: the transforms of F(2x2, 3x3), with what follows the sums.
+
+A unit is a row of tiles. Vectors go along channels. Tiles that end outside of the image are C of their own, in which
+rows and columns that are not there are 0, or not written. A row of the transformed tile at a time is in registers: the
+four vectors of two rows of the image, or what two rows of the result are so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.template import CFunction, Template, body_function, run_body, template
+from etir.backends.native.sizes import is_known
+from etir.backends.native.tile import shape_of, strides_of
+from etir.backends.native.winograd import (
+    AT,
+    BT,
+    IN,
+    OUT,
+    POINTS,
+    WINDOW,
+    WinogradInputOp,
+    WinogradOutputOp,
+    tiles_of,
+)
+
+GRAIN = 8192
+"""Floats of a result that are worth a thread."""
+
+
+def _sum(terms: Sequence[tuple[int, str]]) -> str:
+    """A sum of terms with the signs 1 and -1, from left to right, the first positive one first."""
+    there = sorted(terms, key=lambda term: term[0] < 0)
+    first, *rest = there
+    assert first[0] > 0
+    return first[1] + "".join(f" {'+' if sign > 0 else '-'} {name}" for sign, name in rest)
+
+
+def _illegal(op: WinogradInputOp | WinogradOutputOp, image: SSAValue, tiles: SSAValue) -> str | None:
+    if not is_known((*shape_of(image), *strides_of(image.type), *strides_of(tiles.type))):
+        return "tiles are of an image whose sizes are known"
+    if strides_of(image.type)[-1] != 1 or strides_of(tiles.type)[-1] != 1:
+        return "channels lie side by side"
+    return None
+
+
+Run = tuple[int, int, tuple[bool, ...]]
+"""Tiles along a dim: the first one, how many, and which of the rows (or columns) of each are there."""
+
+
+def _runs(extent: int, first: int, size: int, count: int) -> list[Run]:
+    """``count`` tiles, every second row from ``first`` on, of ``size`` rows each, where rows 0 to ``extent`` are there:
+    neighbors that have the same rows are one run.
+    """
+    found: list[Run] = []
+    for number in range(count):
+        there = tuple(0 <= first + OUT * number + i < extent for i in range(size))
+        if found and found[-1][2] == there:
+            start, run, _ = found.pop()
+            found.append((start, run + 1, there))
+        else:
+            found.append((number, 1, there))
+    return found
+
+
+def _function(
+    result: Sequence[int],
+    rows: Sequence[Run],
+    columns: Sequence[Run],
+    operands: Sequence[tuple[str, SSAValue]],
+    tiles: SSAValue,
+    cpu: Cpu,
+    tile: Callable[[Sequence[bool], Sequence[bool], str], list[str]],
+    helpers: Sequence[str] = (),
+) -> CFunction:
+    """A loop over rows of tiles of a result [..., h, w, channels]. ``operands`` lie as the image does; their names have
+    the address of a tile in what ``tile`` makes for the rows and columns of it that are there, and lanes of channels.
+    """
+    *lead, h, w, channels = result
+    high, wide = tiles_of(h), tiles_of(w)
+    _, each, _ = strides_of(tiles.type)
+    lines = ["for (long unit = begin; unit < end; ++unit) {", f"  const long y = unit % {high};"]
+    lines.append(f"  long left = unit / {high};")
+    for d in reversed(range(len(lead))):
+        lines.append(f"  const long d{d} = left % {lead[d]}; left /= {lead[d]};")
+    lines.append("  (void)left;")
+
+    def block(some_rows: Sequence[bool], some_columns: Sequence[bool]) -> list[str]:
+        """The tile ``x`` of a row, so many rows and columns of which are there."""
+        out: list[str] = []
+        for number, (name, value) in enumerate(operands):
+            if value is tiles:
+                at = f" + (unit * {wide} + x) * {each}"
+            else:
+                steps = strides_of(value.type)
+                at = "".join(f" + d{d} * {steps[d]}" for d in range(len(lead)) if steps[d])
+                at += f" + y * {OUT * steps[-3]} + x * {OUT * steps[-2]}"
+            out.append(f"float* const {name} = p{number}{at};")
+        whole = channels // cpu.vector * cpu.vector
+        if whole:
+            lanes = _in(tile(some_rows, some_columns, ""))
+            out += [f"for (long j = 0; j < {whole}; j += {cpu.vector}) {{", *lanes, "}"]
+        if channels % cpu.vector:
+            lanes = _in(tile(some_rows, some_columns, str(channels % cpu.vector)))
+            out += ["{", f"  const long j = {whole};", *lanes, "}"]
+        return out
+
+    for start, count, some_rows in rows:
+        lines.append(f"  if (y >= {start} && y < {start + count}) {{")
+        for first, run, some_columns in columns:
+            lines.append(f"    for (long x = {first}; x < {first + run}; ++x) {{")
+            lines += [f"      {line}" for line in block(some_rows, some_columns)]
+            lines.append("    }")
+        lines.append("  }")
+    lines.append("}")
+    units = math.prod(lead) * high
+    return CFunction("\n".join(lines), units, max(1, GRAIN // (POINTS * wide * channels)), tuple(helpers))
+
+
+def _in(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _load(at: str, some: str) -> str:
+    return f"vload_some({at}, {some})" if some else f"vload({at})"
+
+
+def _store(at: str, value: str, some: str) -> str:
+    return f"vstore_some({at}, {value}, {some});" if some else f"vstore({at}, {value});"
+
+
+@template(WinogradInputOp)
+class WinogradInput(Template):
+    """Tiles of an image, transformed."""
+
+    name = "winograd_input"
+
+    def illegal(self, op: WinogradInputOp, cpu: Cpu) -> str | None:
+        return _illegal(op, op.x, op.v)
+
+    def c(self, op: WinogradInputOp, cpu: Cpu) -> CFunction:
+        *_, h, w, _ = shape_of(op.x)
+        row, column, _ = strides_of(op.x.type)[-3:]
+        point = strides_of(op.v.type)[0]
+        top, _, left, _ = op.borders
+
+        def tile(rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
+            def load(y: int, x: int) -> str:
+                at = f"x_ + {(y - top) * row + (x - left) * column} + j"
+                return _load(at, some) if rows[y] and columns[x] else "vset(0.0f)"
+
+            lines: list[str] = []
+            # Rows 1 and 2 of B' both read rows 1 and 2 of the image.
+            for outs in ((0,), (1, 2), (3,)):
+                lines.append("{")
+                used = [y for y in range(IN) if any(BT[i][y] for i in outs)]
+                lines += [f"  const vf d{y}{x} = {load(y, x)};" for y in used for x in range(IN)]
+                for i in outs:
+                    for x in range(IN):
+                        value = _sum([(BT[i][y], f"d{y}{x}") for y in range(IN) if BT[i][y]])
+                        lines.append(f"  const vf e{i}{x} = {value};")
+                    for n in range(IN):
+                        value = _sum([(BT[n][x], f"e{i}{x}") for x in range(IN) if BT[n][x]])
+                        lines.append("  " + _store(f"v + {(i * IN + n) * point} + j", value, some))
+                lines.append("}")
+            return lines
+
+        high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
+        runs = _runs(h, -top, IN, high), _runs(w, -left, IN, wide)
+        return _function(op.result, *runs, [("x_", op.x), ("v", op.v)], op.v, cpu, tile)
+
+    def numpy(self, op: WinogradInputOp, operands: Sequence[Any]) -> None:
+        import numpy as np
+
+        x, v = operands
+        *lead, h, w, c = x.shape
+        top, _, left, _ = op.borders
+        high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
+        whole = np.zeros((math.prod(lead), high * OUT + WINDOW - 1, wide * OUT + WINDOW - 1, c), np.float32)
+        whole[:, top : top + h, left : left + w] = x.reshape(-1, h, w, c)
+        d = [[whole[:, y : y + high * OUT : OUT, z : z + wide * OUT : OUT] for z in range(IN)] for y in range(IN)]
+        e = [[_added(BT[i], [d[y][z] for y in range(IN)]) for z in range(IN)] for i in range(IN)]
+        for i in range(IN):
+            for n in range(IN):
+                v[i * IN + n] = _added(BT[n], e[i]).reshape(-1, c)
+
+
+@template(WinogradOutputOp)
+class WinogradOutput(Template):
+    """Tiles of a result from their sums, and what follows them."""
+
+    name = "winograd_output"
+
+    def illegal(self, op: WinogradOutputOp, cpu: Cpu) -> str | None:
+        if any(strides_of(e.type)[-1] not in (0, 1) for e in op.extra if shape_of(e)[-1] != 1):
+            return "channels of the extra operands lie side by side, or are one"
+        return _illegal(op, op.c, op.m)
+
+    def in_place(self, op: WinogradOutputOp) -> Sequence[SSAValue]:
+        """Extra operands are read when their float is written."""
+        return op.extra
+
+    def c(self, op: WinogradOutputOp, cpu: Cpu) -> CFunction:
+        point = strides_of(op.m.type)[0]
+
+        def at(name: str, value: SSAValue, y: int, x: int) -> str:
+            row, column, channel = strides_of(value.type)[-3:]
+            return f"{name} + {y * row + x * column}" + (" + j" if channel else "")
+
+        def tile(rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
+            lines = [f"vf y{i}{x};" for i in range(sum(rows)) for x in range(IN)]
+            for x in range(IN):
+                lines.append("{")
+                lines += [f"  const vf m{i} = {_load(f'm + {(i * IN + x) * point} + j', some)};" for i in range(IN)]
+                for i in range(sum(rows)):
+                    lines.append(f"  y{i}{x} = {_sum([(AT[i][k], f'm{k}') for k in range(IN) if AT[i][k]])};")
+                lines.append("}")
+            for i in range(sum(rows)):
+                for n in range(sum(columns)):
+                    values = [_sum([(AT[n][x], f"y{i}{x}") for x in range(IN) if AT[n][x]])]
+                    for number, e in enumerate(op.extra):
+                        from_ = at(f"e{number}", e, i, n)
+                        values.append(_load(from_, some) if strides_of(e.type)[-1] else f"vset(({from_})[0])")
+                    lines.append(_store(at("c", op.c, i, n), f"@_body({', '.join(values)})", some))
+            return lines
+
+        operands = [("m", op.m), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
+        *_, h, w, _ = shape_of(op.c)
+        runs = _runs(h, 0, OUT, tiles_of(h)), _runs(w, 0, OUT, tiles_of(w))
+        return _function(shape_of(op.c), *runs, operands, op.m, cpu, tile, (body_function(op.body.block),))
+
+    def numpy(self, op: WinogradOutputOp, operands: Sequence[Any]) -> None:
+        import numpy as np
+
+        m, c, *extra = operands
+        *lead, h, w, n = c.shape
+        high, wide = tiles_of(h), tiles_of(w)
+        rows = [[m[i * IN + x].reshape(-1, high, wide, n) for i in range(IN)] for x in range(IN)]
+        sums = np.zeros((math.prod(lead), high * OUT, wide * OUT, n), np.float32)
+        for i in range(OUT):
+            y = [_added(AT[i], rows[x]) for x in range(IN)]
+            for k in range(OUT):
+                sums[:, i::OUT, k::OUT] = _added(AT[k], y)
+        c[...] = run_body(op.body.block, [sums[:, :h, :w].reshape(c.shape), *extra])
+
+
+def _added(signs: Sequence[int], values: Sequence[Any]) -> Any:
+    """:func:`_sum` of arrays of float32."""
+    terms = sorted(((sign, value) for sign, value in zip(signs, values, strict=True) if sign), key=lambda t: t[0] < 0)
+    found = terms[0][1]
+    for sign, value in terms[1:]:
+        found = found + value if sign > 0 else found - value
+    return found

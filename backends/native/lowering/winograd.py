@@ -1,0 +1,160 @@
+"""Convolutions of 3x3 windows with fewer multiplications, by Winograd's F(2x2, 3x3) (``winograd.py``).
+
+A convolution is three operations on each block of rows of tiles, one block after another in the same memory: tiles of
+the image are transformed, 16 products make sums of them, the sums become the result. Threads share rows of tiles and
+panels of columns. An image needs no border, since the transform knows where it ends.
+
+It is taken where a model says that it saves a tenth of the time at least (:func:`cycles`): not for few channels, whose
+transforms cost as much as what is saved, and not for few positions, whose weights, 16 / 9 of the bytes, come from
+memory and are waited for. A product that stays has the attribute ``native.reason``, which says why. Weights that
+several convolutions read are in one order: all of them are taken, or none.
+
+Windows with strides, gaps between taps, groups of channels or sizes of the call stay as they are, as do images of
+which a function's ``native.direct`` says so, where memory is short (``savings.py``), and those of linked code: flash is
+what it has least of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Region, SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.dims import dims
+from etir.backends.native.functions import DIRECT, saved
+from etir.backends.native.memory import SPARE, Memory
+from etir.backends.native.places import Place
+from etir.backends.native.sizes import is_known
+from etir.backends.native.tile import BrgemmOp, BufferOp, YieldOp, body_of, memref
+from etir.backends.native.windows import image_bytes, window_of
+from etir.backends.native.winograd import OUT, POINTS, WINDOW, WinogradInputOp, WinogradOutputOp, tiles_of
+from etir.dialects.schema_op import SchemaOp
+
+if TYPE_CHECKING:
+    from etir.backends.native.lowering.function import Lowering
+
+REASON = "native.reason"
+"""Of a product that is windows of 3x3: why it is not Winograd's."""
+SAVED = "tiles"
+"""What a function does without whose blocks are as small as can be (``savings.py``)."""
+
+GAIN = 0.9
+"""The part of a convolution's cycles that it takes at most, where it is taken."""
+TRANSFORM = 100
+"""Cycles of a transform of a tile of vectors, 16 of which are read and 16 written outside of the first cache: 96 to 110
+on Zen 3, for 28 to 784 tiles of 64 to 256 channels."""
+BYTES = 4.4
+"""Bytes of weights that come from memory in a cycle, which products of few rows wait for: 14 GB/s at 3.2 GHz."""
+CACHES = 3
+"""How often the second cache is as large as the transformed tiles and sums of a block may be. From a fifth of it to six
+times as much is within 5 % on Zen 3; weights are read once for each block."""
+BLOCKS = 16
+"""The most blocks of an image: each is operations of its own."""
+
+
+def cycles(positions: int, tiles: int, c: int, k: int, target: Cpu) -> tuple[float, float]:
+    """Cycles of a convolution of so many positions from ``c`` to ``k`` channels as it is, and by tiles."""
+    multiply_adds = max(1, target.fma) * target.vector
+    direct = WINDOW * WINDOW * positions * c * k / multiply_adds
+    products = POINTS * tiles * c * k / multiply_adds
+    transforms = TRANSFORM * tiles * (c + k) / target.vector
+    return direct, products + transforms + 4 * POINTS * c * k / BYTES
+
+
+def reason_against(root: SchemaOp, func: FuncOp, target: Cpu) -> str | None:
+    """Why a convolution stays as it is: empty where its windows are others, None where it does not."""
+    if operator_of(root) != "aten.convolution.default" or target.linked or not target.l2:
+        return ""
+    window = window_of(root)
+    image, result = dims(root.arg("input")), dims(root.results[0])
+    is_plain = window.size == (WINDOW, WINDOW) and window.stride == window.dilation == (1, 1)
+    if not is_plain or window.transposed or window.groups != 1 or len(image) != 4:
+        return ""
+    if not is_known((*image, *result)) or max(window.padding) >= WINDOW:
+        return ""
+    least = func.attributes.get(DIRECT)
+    if isinstance(least, IntegerAttr) and image_bytes(root) >= least.value.data:
+        return f"an image of {least.value.data} bytes and more is not transformed, to save memory"
+    n, k, h, w = result
+    direct, tiled = cycles(n * h * w, n * tiles_of(h) * tiles_of(w), image[1], k, target)
+    return None if tiled <= GAIN * direct else f"by tiles of {OUT}x{OUT} it is {tiled / direct:.2f} of the cycles"
+
+
+def reason_for_all(group: GroupOp, root: SchemaOp, func: FuncOp, target: Cpu) -> str | None:
+    """:func:`reason_against` of a group's convolution, and of the others that read its weight."""
+    reason = reason_against(root, func, target)
+    if reason is not None:
+        return reason
+    weight = group.inputs[group.body.block.args.index(root.arg("weight"))]
+    for use in weight.uses:
+        other = use.operation
+        root = other.root if isinstance(other, GroupOp) else None
+        if not isinstance(root, SchemaOp) or reason_against(root, func, target) is not None:
+            return "another operator reads its weight in another order"
+    return None
+
+
+def lower_winograd(
+    lowering: Lowering,
+    root: SchemaOp,
+    source: Place,
+    weight: tuple[str, int],
+    target: Place,
+    extras: Sequence[Place],
+    body: Region,
+) -> None:
+    """Add the convolution ``root`` of an image [n, c, h, w] to a result [n, h, w, k]; ``weight`` is its symbol and the
+    columns of a panel.
+    """
+    image = source.permuted([0, 2, 3, 1])
+    n, h, w, k = target.shape
+    symbol, panel = weight
+    padding = window_of(root).padding
+    c = image.shape[3]
+    image = image if image.strides[3] == 1 else lowering.with_border(source, (0, 0), 0.0, root)
+    filters = lowering.weight(symbol, memref((POINTS, -(-k // panel), c, panel)), panel, True, OUT)
+    room = 0 if SAVED in saved(lowering.func) else lowering.target.l2 * CACHES
+    rows = _rows((h, w), room // (4 * POINTS * (c + k) * n))
+    memory: dict[int, tuple[SSAValue, SSAValue]] = {}
+    for first in range(0, h, rows):
+        height = min(rows, h - first)
+        tiles = n * tiles_of(height) * tiles_of(w)
+        if tiles not in memory:
+            memory[tiles] = (_tiles(lowering, tiles, c), _tiles(lowering, tiles, k))
+        v, m = memory[tiles]
+        # The rows of the image that the block reads, and those of its border.
+        top, bottom = first - padding[0], first + height + WINDOW - 1 - padding[0]
+        start, end = max(0, top), min(image.shape[1], bottom)
+        border = (start - top, bottom - end, padding[1], padding[1])
+        x = lowering.memref(image.sliced(1, start, end - start))
+        lowering.add(WinogradInputOp(x, v, border))
+        lowering.add(BrgemmOp(v, filters, m, [], _identity()))
+        parts = [lowering.memref(place.sliced(1, first, height)) for place in (target, *extras)]
+        lowering.add(WinogradOutputOp(m, parts[0], parts[1:], body.clone()))
+
+
+def _rows(image: tuple[int, int], tiles: int) -> int:
+    """Rows of the result of a block of so many tiles: all but the last one are equal, and that is hardly lower."""
+    high, wide = (tiles_of(extent) for extent in image)
+    most = max(1, tiles // wide, -(-high // BLOCKS))
+    return OUT * -(-high // -(-high // most))
+
+
+def _tiles(memory: Memory, tiles: int, channels: int) -> SSAValue:
+    """Memory for transformed tiles: points do not lie a multiple of 4 KiB apart, which would share the sets of the
+    first cache.
+    """
+    point = tiles * channels + SPARE
+    return memory.add(BufferOp(memref((POINTS, tiles, channels), (point, channels, 1)))).results[0]
+
+
+def _identity() -> Region:
+    region = body_of(1)
+    region.block.add_op(YieldOp(region.block.args[0]))
+    return region
