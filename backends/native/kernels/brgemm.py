@@ -11,7 +11,7 @@ all of its lines. Where a panel's taps are more than half of the second cache, a
 of half a megabyte, lines use it together, a tap after the other, and tiles go on from one line in the next: a line of
 seven would be tiles of four and three, each of which reads the panel again. While a panel is used, its tiles fetch the
 next one into the second cache, a part each: the weights of a whole model come from memory, and the first tile of every
-panel would wait for them.
+panel would wait for them. So it is where each item of a batch has weights of its own, one after another.
 
 After Georganas et al., "Harnessing Deep Learning via a Single Building Block", IPDPS 2020 (the batch-reduce product).
 """

@@ -15,7 +15,8 @@ from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.brgemm_tile import TileText
 from etir.backends.native.kernels.template import CFunction, body_function
 from etir.backends.native.sizes import Size, is_known, most
-from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
+from etir.backends.native.tile import BrgemmOp, WeightOp, row_major, shape_of, strides_of
+from etir.backends.native.users import base_of
 
 FETCHED = 128 * 1024
 """Bytes of a right operand of which panels are fetched ahead."""
@@ -47,7 +48,8 @@ class ProductText(TileText):
         bytes_ = 4 * self.taps * self.k * self.panels * self.panel
         if not is_known((bytes_,)) or self.row != self.panel:
             return 0
-        if self.wide > 1 or bytes_ < FETCHED or self.cpu.l2 == 0 or not self.shares_panels():
+        items = 1 if self.shares_panels() else self.items_in_order()
+        if self.wide > 1 or bytes_ * items < FETCHED or self.cpu.l2 == 0 or not items:
             return 0
         if self.cut_taps:
             return 0 if self.panel & (self.panel - 1) else self.tiles_of_block()
@@ -117,6 +119,16 @@ class ProductText(TileText):
         """Whether all items of the batch have one right operand."""
         batch = len(shape_of(self.op.c)) - 2
         return not any(strides_of(self.op.b.type)[:batch])
+
+    def items_in_order(self) -> int:
+        """The items of the batch, where each has a weight as its right operand, one after another in memory: the next
+        panel is the one that lies after a panel. Else 0.
+        """
+        batch = shape_of(self.op.c)[:-2]
+        if self.cut_taps or self.taps > 1 or not isinstance(base_of(self.op.b).owner, WeightOp):
+            return 0
+        dense = row_major((*batch, self.panels, self.k, self.panel))
+        return math.prod(batch) if strides_of(self.op.b.type) == dense else 0
 
     def _addresses(self, batch: Sequence[int]) -> list[str]:
         """The addresses of this unit's item of the batch."""
