@@ -14,6 +14,20 @@ ETIR_TEST(sizes_are_those_of_the_cpp_types) {
 #undef ETIR_SAME_SIZE
 }
 
+// Types without a C++ type have the numbers of the format, too.
+ETIR_TEST(numbers_of_types_that_only_travel) {
+  constexpr ScalarType kTypes[] = {ScalarType::QInt8,         ScalarType::QUInt8,       ScalarType::QInt32,
+                                   ScalarType::QUInt4x2,      ScalarType::QUInt2x4,     ScalarType::Bits16,
+                                   ScalarType::Float8E5M2,    ScalarType::Float8E4M3FN, ScalarType::Float8E5M2FNUZ,
+                                   ScalarType::Float8E4M3FNUZ};
+  constexpr int kNumbers[] = {12, 13, 14, 16, 17, 22, 23, 24, 25, 26};
+  constexpr size_t kBytes[] = {1, 1, 4, 1, 1, 2, 1, 1, 1, 1};
+  for (int i = 0; i < 10; ++i) {
+    CHECK_EQ(static_cast<int>(kTypes[i]), kNumbers[i]);
+    CHECK_EQ(element_size(kTypes[i]), kBytes[i]);
+  }
+}
+
 // Files hold any byte in the place of a dtype.
 ETIR_TEST(numbers_that_are_no_dtype_have_no_size) {
   for (int number = 0; number < 256; ++number) {

@@ -12,6 +12,7 @@ namespace etir {
 namespace {
 
 using testing::Aligned;
+using testing::Node;
 using testing::Small;
 
 int refuse = 0;      // the kernel fails this many times
@@ -55,6 +56,7 @@ struct Fixture {
     memory.temp.size = temp_size;
     MethodOptions options;
     options.kernels = {&table, 1};
+    options.backends = backends;
     return method.load(program, index, memory, options);
   }
   Error set(int32_t rows = 2, int32_t columns = 3) {
@@ -74,6 +76,7 @@ struct Fixture {
   size_t needed = 0;
   uint32_t index = 0;
   size_t count = 1;
+  BackendTable backends = {};
   PlannedBuffer buffer;
   std::unique_ptr<void, Free> method_memory, planned_memory, temp_memory;
   alignas(16) float data[6] = {1, 2, 3, 4, 5, 6};
@@ -246,6 +249,51 @@ ETIR_TEST(a_failed_run_leaves_the_method_usable) {
   CHECK_EQ(f.method.execute(), Error::Ok);
   CHECK_EQ(f.output(1), 4.0f);
   CHECK_EQ(f.record().check, Check::None);
+}
+
+// What fails after a kernel that did its work is not that kernel's fault.
+ETIR_TEST(a_failing_jump_names_no_operator) {
+  Small small;
+  Node* jump = small.w.table({small.w.u32(1), small.w.u32(2)});
+  small.instructions->children.push_back(small.w.table({small.w.u8(4), small.w.to(jump)}));
+  small.instructions->children.push_back(small.instruction);
+  Fixture f(small);
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  CHECK_EQ(f.set(), Error::Ok);
+  CHECK(f.method.execute() != Error::Ok);
+  CHECK(f.record().check == Check::JumpTensor && f.record().instruction == 1 && f.record().op == -1);
+  refuse = 1;
+  CHECK_EQ(f.method.execute(), Error::InvalidArgument);
+  CHECK(f.record().instruction == 0 && f.record().op == 0);
+}
+
+Span<uint8_t> given[3];
+
+Error look(BackendInit& init, void**) {
+  for (uint32_t i = 0; i < 3; ++i) given[i] = init.argument(i);
+  return Error::Ok;
+}
+
+Error nothing(void*, KernelContext&, uint32_t) { return Error::Ok; }
+
+ETIR_TEST(delegates_know_the_planned_bytes_of_their_arguments) {
+  Small small;
+  const Backend backend = {"TestBackend", nullptr, look, nothing};
+  Node* call = small.w.table({small.w.u32(0), small.w.to(small.w.vector<int32_t>({0, 1}))});
+  small.instructions->children.push_back(small.w.table({small.w.u8(2), small.w.to(call)}));
+  Node* reference = small.w.table({small.w.u8(0), small.w.u32(0)});
+  Node* delegate = small.w.table({small.w.to(small.w.string("TestBackend")), small.w.to(reference), {}});
+  small.plan->fields[7] = small.w.to(small.w.tables({delegate}));
+  Node* data = small.w.table({small.w.to(small.w.vector<uint8_t>({1, 2, 3, 4}))});
+  small.program->fields.push_back({});
+  small.program->fields.push_back(small.w.to(small.w.tables({data})));
+  Fixture f(small);
+  f.backends = {&backend, 1};
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  const uint8_t* planned = static_cast<const uint8_t*>(f.planned_memory.get());
+  CHECK(given[0].data == planned && given[0].size == 24);
+  CHECK(given[1].data == planned + 32 && given[1].size == 24);
+  CHECK_EQ(given[2].size, 0u);
 }
 
 ETIR_TEST(steps) {

@@ -56,6 +56,33 @@ ETIR_TEST(no_file_at_all) {
   CHECK_EQ(program.load(broken), Error::AccessFailed);  // the record is optional
 }
 
+// Loaders may read into memory of their own.
+ETIR_TEST(loads_ask_for_powers_of_two_and_are_released) {
+  Small small;
+  class Counting final : public DataLoader {
+   public:
+    explicit Counting(const std::string& bytes) : bytes_(bytes) {}
+    uint64_t size() const override { return bytes_.size(); }
+    const void* load(uint64_t offset, uint64_t size, size_t alignment) override {
+      CHECK(alignment > 0 && alignment <= 16 && (alignment & (alignment - 1)) == 0);
+      CHECK(size > 0 && offset <= bytes_.size() && size <= bytes_.size() - offset);
+      ++held;
+      return bytes_.data() + offset;
+    }
+    void release(const void* data) override {
+      CHECK(data != nullptr);
+      --held;
+    }
+    int held = 0;
+
+   private:
+    Aligned bytes_;
+  } loader(small.bytes());
+  Program program;
+  CHECK_EQ(program.load(loader), Error::Ok);
+  CHECK_EQ(loader.held, 1);  // the program itself
+}
+
 ETIR_TEST(misaligned_bytes_are_refused) {
   Small small;
   Aligned aligned(small.bytes() + "        ");

@@ -44,7 +44,7 @@ OPTIMIZATION = "-O0"
 """Compiles in half of the time of what is shipped, and does the same."""
 SECONDS = 20.0
 """For the C++ tests, which take a tenth of one."""
-MOST_SECONDS = 3.0
+MOST_SECONDS = 1.0
 """Of a Python test that judges; the few that take longer run whole models, which a fault that the others do not see
 seldom stops.
 """
