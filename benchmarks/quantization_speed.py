@@ -5,9 +5,9 @@
 The models and recipes are those of `quantization_flow.py`. Every engine has one thread and is called in turns with all
 others (`in_turns.py`); a cell is the least processor time of a call in ms and, in brackets, the dB from float32 on
 inputs that calibration has not seen (of nets with random weights that says little: MobileNetV2's outputs are nearly
-constant). ``etir, float32`` is etir's own runtime without quantization. OpenVINO has no
-dynamic recipe: there its static one stands, with NNCF's preset for transformers, which smooths. Engines that are not
-installed are left out, and said to be: the extra ``bench`` and ``pip install nncf``.
+constant). ``etir, float32`` is etir's own runtime without quantization, ``etir, float32, native`` its machine code.
+OpenVINO has no dynamic recipe: there its static one stands, with NNCF's preset for transformers, which smooths. Engines
+that are not installed are left out, and said to be: the extra ``bench`` and ``pip install nncf``.
 """
 
 from __future__ import annotations
@@ -64,6 +64,12 @@ def _float32(task: Task, recipe: str) -> Engine:
     return _own(etir.compile(torch.export.export(task.module, task.tests[0]), target="etir").buffer)
 
 
+def _native(task: Task, recipe: str) -> Engine:
+    program = etir.compile(torch.export.export(task.module, task.tests[0]), target="etir", delegates=["native"])
+    method = etir.runtime.load(program)["forward"]
+    return Engine(lambda sample: np.asarray(method(*sample)[0]))
+
+
 def _kernels(task: Task, recipe: str) -> Engine:
     return _own(etir_file(task.module, task.calibration, recipe, target="etir"))
 
@@ -111,6 +117,7 @@ def _openvino(task: Task, recipe: str) -> Engine:
 
 ENGINES: dict[str, Callable[[Task, str], Engine]] = {
     "etir, float32": _float32,
+    "etir, float32, native": _native,
     "etir": _kernels,
     "etir, XNNPACK": _xnnpack,
     "stock, XNNPACK": _stock,
