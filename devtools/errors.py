@@ -76,7 +76,8 @@ E1432 = define(
 E1411 = define(
     "E1411",
     "there is nothing to compare with",
-    "pass the exported program (.pt2) or the text that was compiled, or name two runtimes",
+    "pass the exported program (.pt2) or the text that was compiled, a trace for the levels, or what runs the file "
+    "(--runtime etir,stock; none is for files with a source or a trace)",
 )
 E1412 = define(
     "E1412",

@@ -148,12 +148,15 @@ def read_etrecord(path: str | Path) -> tuple[ExportedProgram, dict[str, Exported
     _check_record(path)
     try:
         record = read(str(path))
-    except (RuntimeError, ValueError, KeyError, OSError) as error:
+    except Exception as error:  # it unpickles, parses and builds programs, and says what is wrong in many ways
         raise E1407.error(f"'{path}' cannot be read: {error}") from None
     if record.exported_program is None:
         raise E1407.error(f"'{path}' has no exported program in it")
     edge = record.edge_dialect_program
     programs = edge if isinstance(edge, dict) else {} if edge is None else {METHOD: edge}
+    for program in (record.exported_program, *programs.values()):
+        if not isinstance(program.state_dict, dict) or not isinstance(program.constants, dict):
+            raise E1407.error(f"'{path}' has weights or constants without names")
     return record.exported_program, programs
 
 
@@ -178,11 +181,11 @@ def debug_handles(path: str | Path) -> dict[int, int]:
     try:
         with zipfile.ZipFile(path) as archive:
             found = json.loads(archive.read("debug_handle_map")).get(METHOD, {})
-    except (*UNREADABLE, KeyError, AttributeError) as error:
+        last: dict[int, int] = {}
+        for instruction, handles in found.items():
+            several = [handle for handle in (handles if isinstance(handles, list) else [handles]) if handle]
+            if several:
+                last[int(instruction)] = int(several[-1])
+    except (*UNREADABLE, KeyError, AttributeError, TypeError, RuntimeError) as error:
         raise E1407.error(f"'{path}' cannot be read: {error}") from None
-    last: dict[int, int] = {}
-    for instruction, handles in found.items():
-        several = [handle for handle in (handles if isinstance(handles, list) else [handles]) if handle]
-        if several:
-            last[int(instruction)] = int(several[-1])
     return last

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from etir.devtools.errors import E1406
-from etir.devtools.trace.read import Origin, Trace
+from etir.devtools.trace.read import Origin, Trace, checked
 from etir.diagnostics import SourceLocation
 
 ASIDE = frozenset({"et.weight", "et.state", "et.get_weight", "func.func", "func.return", "input"})
@@ -38,9 +38,22 @@ def explain(trace: Trace, what: str) -> str:
     found = find(trace, what)
     told: dict[int, list[str]] = {origin.number: [] for origin in found}
     for entry in trace.passes:
-        changes = trace.changes(entry.index)
-        for number, lines in told.items():
-            lines += dict.fromkeys(f"{entry.name:<18} {text}" for text in _in_pass(changes, number))
+        with checked(trace.name, str(entry.changes)):
+            changes = trace.changes(entry.index)
+            for number, lines in told.items():
+                lines += dict.fromkeys(f"{entry.name:<18} {text}" for text in _in_pass(changes, number))
+    with checked(trace.name, "instructions.json, delegates.json or memory.json"):
+        _tell_of_the_program(trace, told)
+    lines: list[str] = []
+    for origin in found:
+        where = " ".join(part for part in (origin.where, origin.path) if part)
+        lines.append(f"{where or origin.name}: {origin.op} (origin {origin.number})")
+        lines += [f"  {line}" for line in told[origin.number]] or ["  nothing of it is left: nobody reads it"]
+    return "\n".join(lines) + "\n"
+
+
+def _tell_of_the_program(trace: Trace, told: dict[int, list[str]]) -> None:
+    """Instructions, operations inside of delegates, and buffers, by the origins that they come from."""
     for method, table in trace.instructions.items():
         for row in range(len(table)):
             for number in table.several("origins", row):
@@ -62,12 +75,6 @@ def explain(trace: Trace, what: str) -> str:
                         f"{'memory':<18} %{buffer['name']} of '{method}': {buffer['bytes']:,} bytes in pool "
                         f"{buffer['pool']} at {buffer['offset']:,}, alive {live}"
                     )
-    lines: list[str] = []
-    for origin in found:
-        where = " ".join(part for part in (origin.where, origin.path) if part)
-        lines.append(f"{where or origin.name}: {origin.op} (origin {origin.number})")
-        lines += [f"  {line}" for line in told[origin.number]] or ["  nothing of it is left: nobody reads it"]
-    return "\n".join(lines) + "\n"
 
 
 def _in_pass(changes: dict[str, list[list[object]]], number: int) -> Iterator[str]:

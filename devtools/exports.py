@@ -14,7 +14,7 @@ from typing import Any
 
 from etir.devtools.inspector import Inspector
 from etir.devtools.profile.sums import percentile
-from etir.devtools.trace.read import Table, Trace
+from etir.devtools.trace.read import Table, Trace, checked
 
 LONGEST = 500
 """Characters of an operation's text in an attribute."""
@@ -125,8 +125,12 @@ def model_explorer(trace: Trace, inspectors: Sequence[Inspector] = (), title: st
     Raises error E1403 for a damaged trace.
     """
     seconds = _seconds(inspectors)
-    graphs = [_graph(trace, level, seconds) for level in trace.levels]
-    graphs += [_delegate_graph(trace, symbol, table) for symbol, table in trace.delegates.items()]
+    graphs: list[dict[str, Any]] = []
+    for level in trace.levels:
+        with checked(trace.name, f"levels/{level}.json"):
+            graphs.append(_graph(trace, level, seconds))
+    with checked(trace.name, "delegates.json"):
+        graphs += [_delegate_graph(trace, symbol, table) for symbol, table in trace.delegates.items()]
     whole = {"label": title or trace.name, "graphs": graphs}
     return json.dumps(whole, separators=(",", ":"), ensure_ascii=False) + "\n"
 

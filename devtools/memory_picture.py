@@ -9,13 +9,22 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from etir.devtools.overlaps import overlaps
-from etir.devtools.trace.read import Trace
+from etir.devtools.trace.read import Trace, checked
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 960, 420, 80, 40, 36
 
 
 def memory_svg(trace: Trace, method: str, pool: int = 1) -> str:
-    """A picture of one pool of a method. A buffer is a rectangle for each stretch of instructions that needs it."""
+    """A picture of one pool of a method. A buffer is a rectangle for each stretch of instructions that needs it.
+
+    Raises error E1403 for a damaged trace.
+    """
+    with checked(trace.name, "memory.json"):
+        return _picture(trace, method, pool)
+    raise AssertionError
+
+
+def _picture(trace: Trace, method: str, pool: int) -> str:
     plan = trace.memory[method]
     size = plan["pools"][pool] if pool < len(plan["pools"]) else 0
     count = max(plan["instructions"], 1)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from etir.devtools.trace.read import Trace
+from etir.devtools.trace.read import Trace, checked
 
 
 def size_table(trace: Trace, method: str, what: str, top: int | None) -> str:
-    """Bytes at the peak of memory 1 by ``line``, ``module`` or ``op``; a buffer with several origins is divided."""
+    """Bytes at the peak of memory 1 by ``line``, ``module`` or ``op``; a buffer with several origins is divided.
+
+    Raises error E1403 for a damaged trace.
+    """
+    with checked(trace.name, "memory.json"):
+        return _table(trace, method, what, top)
+    raise AssertionError
+
+
+def _table(trace: Trace, method: str, what: str, top: int | None) -> str:
     plan = trace.memory[method]
     bounds = plan["bounds"].get("1", {})
     sums: dict[str, float] = {}

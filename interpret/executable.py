@@ -434,9 +434,11 @@ class ExecutableMethod:
             for value in (item if isinstance(item, list) else [item])
             if isinstance(value, SSAValue) and value in self.cells
         ]
-        outs = [cell for argument, cell in tensors if argument.is_write and argument.kwarg_only]
-        for number, out in enumerate(outs):
+        outs = [(argument, cell) for argument, cell in tensors if argument.is_write and argument.kwarg_only]
+        written = 0
+        for number, (result, out) in enumerate(outs):
             size = _size(out.type)
+            before, written = written, written + size
             listed = 0
             for argument, cell in tensors:
                 start, listed = listed, listed + (_size(cell.type) if argument.is_list else 0)
@@ -444,7 +446,9 @@ class ExecutableMethod:
                     continue
                 if self._in_place is None:
                     self._in_place = known_in_place_kernels()
-                if argument.is_list:
+                if result.is_list:  # each may stay where the operand has it
+                    same = _address(out) == _address(cell) + before
+                elif argument.is_list:
                     same = _address(cell) == _address(out) + start and number == 0
                 else:
                     same = _address(out) == _address(cell) and out.type == cell.type and number == 0

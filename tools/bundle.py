@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from etir.diagnostics import EtirError, SourceLocation
@@ -89,10 +90,14 @@ def _to_bfloat16(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def array_of(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The elements as an array; bfloat16 as float32. Raises ``EtirError`` E0910 for a dtype without arrays."""
+    """The elements as an array; bfloat16 as float32. Raises ``EtirError`` E0910 for a dtype without arrays, and for
+    another number of bytes than the sizes say.
+    """
     import numpy as np
 
-    name = NUMPY_NAMES.get(tensor.scalar_type)
+    name = "uint16" if tensor.scalar_type is ScalarType.BFLOAT16 else NUMPY_NAMES.get(tensor.scalar_type)
+    if name is not None and len(tensor.data) != prod(tensor.sizes) * np.dtype(name).itemsize:
+        raise E0910.error(f"a tensor of sizes {list(tensor.sizes)} has {len(tensor.data)} bytes")
     if tensor.scalar_type is ScalarType.BFLOAT16:
         flat = (np.frombuffer(tensor.data, np.uint16).astype(np.uint32) << 16).view(np.float32)
     elif name is None:

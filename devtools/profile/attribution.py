@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from etir.devtools.errors import E1404
 from etir.devtools.profile.profile import Kind, Profile, Row
-from etir.devtools.trace.read import Origin, Table, Trace
+from etir.devtools.trace.read import Origin, Table, Trace, checked
 from etir.diagnostics import SourceLocation
 from etir.emit.debug_file import MethodDebug
 
@@ -99,8 +99,19 @@ def _same_operator(profiled: str, known: str) -> bool:
 
 
 def parts_of(profile: Profile, program: Program) -> Iterator[Part]:
-    """The parts of all runs, in the order of the profile. Raises what :meth:`Program.check` does."""
+    """The parts of all runs, in the order of the profile. Raises what :meth:`Program.check` does, and error E1403 for a
+    damaged trace.
+    """
     program.check(profile)
+    if program.trace is None:
+        yield from _parts(profile, program)
+        return
+    with checked(program.trace.name, "instructions.json or delegates.json"):
+        found = list(_parts(profile, program))
+    yield from found
+
+
+def _parts(profile: Profile, program: Program) -> Iterator[Part]:
     method = program.method_of(profile)
     table = None if program.trace is None else program.trace.instructions.get(method)
     debug = program.debug.get(method)

@@ -50,18 +50,30 @@ def trace_of_etrecord(
         handles = [handle_of.get(name) for result in row.get("nodes", ()) for name, _ in result]
         for handle in dict.fromkeys(h for h in handles if isinstance(h, int)):
             numbers.setdefault(handle, []).append(row["origin"])
-    by_instruction: dict[str, Any] = (read(path)._debug_handle_map or {}).get(METHOD, {})
+    by_instruction = _handles(read(path)._debug_handle_map, path)
     module = read_program(pte, external)
     for method in module.body.block.ops:
         if not isinstance(method, MethodOp) or method.sym_name.data != METHOD:
             continue
         for index, op in enumerate(instructions_of(method)):
-            given = by_instruction.get(str(index), ())
-            handles = [given] if isinstance(given, int) else given
+            handles = by_instruction.get(str(index), ())
             found = tuple(dict.fromkeys(n for handle in handles for n in numbers.get(handle, ())))
             op.location = with_origins(op.location, Origins.of(found))
     inside = inside_of_delegates(module, _places(edge, numbers))
     return pack_levels({"edge": edge, "et": module}, origins, name, hashlib.sha256(pte).hexdigest(), inside)
+
+
+def _handles(said: Any, path: str) -> dict[str, list[int]]:
+    """By instruction of the method: its debug handles, as a record says them. Raises error E1407."""
+    try:
+        found = {key: [value] if isinstance(value, int) else list(value) for key, value in said[METHOD].items()}
+        if all(isinstance(handle, int) for handles in found.values() for handle in handles):
+            return found
+    except (TypeError, AttributeError):
+        pass
+    except KeyError:
+        return {}
+    raise E1407.error(f"'{path}' has debug handles that are no whole numbers")
 
 
 def _places(edge: ModuleOp, numbers: dict[int, list[int]]) -> dict[int, LocationAttr]:

@@ -157,7 +157,9 @@ class Trace:
         """Seconds of each pass, where they were measured."""
         if "times.json" not in self.entries:
             return []
-        return [(str(name), float(seconds)) for name, seconds in self._json("times.json")]
+        with self._checked("times.json"):
+            return [(str(name), float(seconds)) for name, seconds in self._json("times.json")]
+        raise AssertionError
 
     @cached_property
     def _by_number(self) -> dict[int, Origin]:

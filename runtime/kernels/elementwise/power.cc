@@ -13,7 +13,7 @@ namespace {
 constexpr DtypeSet kPowerTypes = kReal | kFullComplex;
 
 /// Wraps around. Negative exponents give 0 except for bases 1 and -1, as in torch.
-int64_t integer_power(int64_t base, int64_t exponent) {
+[[maybe_unused]] int64_t integer_power(int64_t base, int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
   uint64_t result = 1, square = static_cast<uint64_t>(base);
   for (uint64_t rest = static_cast<uint64_t>(exponent); rest != 0; rest >>= 1) {

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import etir
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
@@ -173,3 +175,19 @@ def test_a_reduction_computes_in_the_dtype_of_its_out(evaluator: str) -> None:
     x = np.array([1.75, 1.75, -0.5], np.float32)
     (found,) = run_module(parse_module(SUM_TO_INTEGERS), [x], evaluator=evaluator)
     assert int(np.asarray(found)) == 2
+
+
+class Halves(torch.nn.Module):
+    """Pieces of a value that nothing needs afterwards: target etir leaves them where they are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second, third = torch.sigmoid(x).split(2, 1)
+        return first * second + third
+
+
+def test_pieces_stay_where_the_whole_was() -> None:
+    x = torch.randn(1, 6)
+    program = etir.compile(torch.export.export(Halves(), (x,)), target="etir")
+    assert "split_with_sizes_copy.out" in str(program.module)
+    (found,) = run_module(program.module, [x])
+    torch.testing.assert_close(torch.as_tensor(found), Halves()(x))
