@@ -22,7 +22,8 @@ Keys = Sequence[tuple[str, float]]
 
 @dataclass(frozen=True)
 class Group:
-    """One row: its key, seconds of each run, how often in a run, and what it is made of.
+    """One row: its key, seconds of each run, how often in a run, and what it is made of: operators that took longest
+    first.
 
     ``split`` says that the time was divided among several origins somewhere; ``origins`` are those of the group.
     """
@@ -94,7 +95,11 @@ class Sums:
     def _group(self, key: str, parts: list[tuple[Part, float]], split: bool, what: str) -> Group:
         seconds = self._seconds((part.row.run, part.ticks * share) for part, share in parts)
         calls = len(dict.fromkeys((p.row.run, p.row.instruction, p.row.occurrence, p.node) for p, _ in parts))
-        names = tuple(dict.fromkeys(self._operator(part) for part, _ in parts))
+        spent: dict[str, float] = {}
+        for part, share in parts:
+            name = self._operator(part)
+            spent[name] = spent.get(name, 0.0) + part.ticks * share
+        names = tuple(sorted(spent, key=lambda name: -spent[name]))
         by_origin = what in ("origin", "line", "module", "op")
         numbers = tuple(dict.fromkeys(n for part, _ in parts for n in part.origins))
         if by_origin:
