@@ -197,7 +197,7 @@ def mean_of_parts(b: Builder, x: SSAValue, dim: Dims, keepdim: bool, dtype: Attr
 
 def _sum_of_parts(b: Builder, x: SSAValue, reduced: list[int], keepdim: bool) -> SSAValue | None:
     """Sums of sums, of about the same number of elements each: float32 that is added one after the other loses a digit
-    for each factor of ten. Sums that are still of many elements are taken apart in turn.
+    for each factor of ten. Sums that are still of many elements decompose in turn.
     """
     shape = dims(x)
     if element(x) != f32 or not all(isinstance(n, int) for n in shape):
