@@ -2,7 +2,9 @@
 #include "executor/method.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "testing/file_writer.h"
@@ -37,7 +39,8 @@ constexpr KernelTable kOtherTable = {kOtherRows, 1};
 
 /// A loaded program, and memory of its own for each part, so that sanitizers see the first byte beyond it.
 struct Fixture {
-  explicit Fixture(Small& small) : bytes(small.bytes()), loader(bytes.data(), bytes.size()) {
+  explicit Fixture(Small& small) : Fixture(small.bytes()) {}
+  explicit Fixture(const std::string& file) : bytes(file), loader(bytes.data(), bytes.size()) {
     CHECK_EQ(program.load(loader), Error::Ok);
     meta = program.method_meta(uint32_t{0});
     needed = static_cast<size_t>(meta.method_memory_size());
@@ -45,6 +48,7 @@ struct Fixture {
   Error load(size_t method_size, uint64_t planned_size, size_t temp_size, const KernelTable& table = kTable) {
     method_memory.reset(std::aligned_alloc(16, (method_size + 15) / 16 * 16));
     planned_memory.reset(std::aligned_alloc(16, static_cast<size_t>(planned_size + 15) / 16 * 16));
+    std::memset(planned_memory.get(), before, static_cast<size_t>(planned_size));
     temp_memory.reset(std::malloc(temp_size + 1));
     buffer.data = planned_memory.get();
     buffer.size = planned_size;
@@ -76,6 +80,7 @@ struct Fixture {
   size_t needed = 0;
   uint32_t index = 0;
   size_t count = 1;
+  uint8_t before = 0;  ///< what is in planned memory when the method is loaded
   BackendTable backends = {};
   PlannedBuffer buffer;
   std::unique_ptr<void, Free> method_memory, planned_memory, temp_memory;
@@ -294,6 +299,35 @@ ETIR_TEST(delegates_know_the_planned_bytes_of_their_arguments) {
   CHECK(given[0].data == planned && given[0].size == 24);
   CHECK(given[1].data == planned + 32 && given[1].size == 24);
   CHECK_EQ(given[2].size, 0u);
+}
+
+// What lies in memory before does not matter: the rest of it is zero.
+ETIR_TEST(a_state_begins_with_its_bytes) {
+  for (const uint8_t before : {0, 5, 6, 7, 255}) {
+    Small small;
+    Node* state = small.tensor(64);
+    state->fields[5] = small.w.u32(1);
+    small.values->children.push_back(small.value(Tag::Tensor, state));
+    small.plan->fields[8] = small.w.to(small.w.vector<int64_t>({0, 96}));
+    Node* segment = small.w.table({small.w.u64(0), small.w.u64(24)});
+    Node* offsets = small.w.table({small.w.u32(0), small.w.to(small.w.vector<uint64_t>({0, 0}))});
+    small.program->fields.resize(7);
+    small.program->fields[4] = small.w.to(small.w.tables({segment}));
+    small.program->fields[6] = small.w.to(small.w.tables({offsets}));
+    std::string bytes = small.w.file(small.program, "ET12", 32);
+    const uint32_t length = 32;
+    const uint64_t size = bytes.size(), base = (size + 15) / 16 * 16;
+    std::memcpy(&bytes[8], "eh00", 4);
+    std::memcpy(&bytes[12], &length, 4);
+    std::memcpy(&bytes[16], &size, 8);
+    std::memcpy(&bytes[24], &base, 8);
+    bytes.resize(static_cast<size_t>(base));
+    Fixture f(bytes + std::string(24, 6));
+    f.before = before;
+    CHECK_EQ(f.load(f.needed, 96, 0), Error::Ok);
+    const uint8_t* planned = static_cast<const uint8_t*>(f.planned_memory.get());
+    for (int i = 0; i < 96; ++i) CHECK_EQ(planned[i], i < 64 || i >= 88 ? 0 : 6);
+  }
 }
 
 ETIR_TEST(steps) {
