@@ -83,6 +83,22 @@ ETIR_TEST(loads_ask_for_powers_of_two_and_are_released) {
   CHECK_EQ(loader.held, 1);  // the program itself
 }
 
+ETIR_TEST(every_delegate_is_checked) {
+  for (const uint32_t data : {0, 1}) {
+    Small small;
+    FileWriter& w = small.w;
+    const auto delegate = [&](uint32_t index) {
+      return w.table({w.to(w.string("TestBackend")), w.to(w.table({w.u8(0), w.u32(index)})), {}});
+    };
+    small.plan->fields[7] = w.to(w.tables({delegate(0), delegate(0), delegate(data)}));
+    small.program->fields.resize(4);
+    small.program->fields[3] = w.to(w.tables({w.table({w.to(w.vector<uint8_t>({1, 2, 3, 4}))})}));
+    const ErrorRecord record = load(small.bytes());
+    CHECK_EQ(record.check == Check::None, data == 0);
+    if (data != 0) CHECK_EQ(record.a, 2);
+  }
+}
+
 ETIR_TEST(misaligned_bytes_are_refused) {
   Small small;
   Aligned aligned(small.bytes() + "        ");
