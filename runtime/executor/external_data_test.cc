@@ -119,5 +119,19 @@ ETIR_TEST(entries_are_checked) {
   expect([](File& f) { f.entry->fields[2] = {}; }, Check::None);  // bytes that are no tensor
 }
 
+ETIR_TEST(segments_end_within_the_bytes) {
+  const auto second = [](uint64_t offset, uint64_t size) {
+    return [=](File& f) {
+      Node* segment = f.w.table({f.w.u64(offset), f.w.u64(size)});
+      f.root->fields[1] = f.w.to(f.w.tables({f.segment, segment}));
+    };
+  };
+  expect(second(8, 0), Check::None);
+  expect(second(0, 8), Check::None);
+  expect(second(9, 0), Check::ExternalSegment, 1);
+  expect(second(4, 5), Check::ExternalSegment, 1);
+  expect(second(8, UINT64_MAX), Check::ExternalSegment, 1);
+}
+
 }  // namespace
 }  // namespace etir
