@@ -112,12 +112,12 @@ class Wrong:
             for name, count in self.below.items()
         )
 
-    def wants_parts(self, shapes: Mapping[str, Any], dims: Sequence[int] | None) -> bool:
+    def wants_parts(self, shapes: Mapping[str, Any], dims: Any) -> bool:
         """Whether a call adds too many elements one after the other; sizes that are not known may be small."""
         if not self.added:
             return False
-        shape: Sequence[int | None] = shapes[self.added]
-        added = [shape[d] for d in dims] if dims and shape else shape
+        shape = cast("Sequence[int | None]", shapes[self.added])
+        added = [shape[d] for d in cast("Sequence[int]", dims)] if dims and shape else shape
         sizes = [n for n in added if n is not None]
         return len(sizes) == len(added) and math.prod(sizes) > self.above
 

@@ -19,6 +19,9 @@ from etir.lowering.build.sizes import product
 from etir.lowering.decompose_aten.decomposition import ALL, decomposition
 from etir.lowering.decompose_aten.families.reduction import Dims, positions
 
+MOST_IN_A_ROW = 4096
+"""Numbers of float32 that are added one after the other: what the manifest of the stock runtime has as ``above``."""
+
 
 def _root(b: Builder) -> Operator:
     return cast("Operator", type(b.rewriter.root))
@@ -203,6 +206,8 @@ def _sum_of_parts(b: Builder, x: SSAValue, reduced: list[int], keepdim: bool) ->
     if element(x) != f32 or not all(isinstance(n, int) for n in shape):
         return b.notify_match_failure("the elements are not of float32, or their number is not known")
     sizes = cast("list[int]", list(shape))
+    if math.prod(sizes[i] for i in reduced) <= MOST_IN_A_ROW:
+        return b.notify_match_failure(f"they are no more than {MOST_IN_A_ROW}")
     longest = max(reduced, key=lambda i: sizes[i])
     size = sizes[longest]
     part = next((n for n in range(math.isqrt(size), 15, -1) if size % n == 0), 0)

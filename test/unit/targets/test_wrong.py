@@ -3,6 +3,7 @@
 import pytest
 
 from etir.diagnostics import EtirError
+from etir.lowering.decompose_aten.families.exact import MOST_IN_A_ROW
 from etir.targets.manifest import load
 from etir.targets.wrong import Wrong
 
@@ -61,6 +62,7 @@ def test_how_many_elements_are_added_one_after_the_other() -> None:
     ):
         assert entry.wants_parts({"self": shape}, dims) == many, (shape, dims)
     assert "more than 4096 elements of self" in entry.text
+    assert entry.above == MOST_IN_A_ROW
 
 
 def test_unknown_fields_are_errors() -> None:
