@@ -11,7 +11,8 @@ Both figures are ratios that hold on a machine that others use, too:
   Without a trace no location has an origin, so to call them again changes nothing.
 * *Running*: the runtime's core is built with and without ``ETIR_TRACE``, and valgrind counts the machine instructions
   of ``Method::execute`` (``benchmarks/executor_benchmark.cc``) on a program whose kernels do nothing: no program can
-  have a larger share. The least time of an instruction is taken of both in turns.
+  have a larger share. The least time of an instruction is taken of both in turns. ``benchmarks/model_benchmark.cc`` is
+  for models with their kernels: built by hand against the libraries of both, counted in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Generated attacks on the compiler and the runtime: edited text, hostile files, headers, orders of passes.
+"""Generated attacks on the compiler, the runtime and the developer tools.
+
+Edited text, hostile files, headers, orders of passes, and files of the developer tools (from two minutes on, or when
+asked for: the stock runtime writes some of them).
 
     python test/fuzz_adversary.py --seconds 20
     python test/fuzz_adversary.py --seconds 3600 --seed 1000000 --kind files
@@ -17,7 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from etir_testing.fuzz import files, headers, pass_orders, text_mutations
+from etir_testing.fuzz import files, headers, pass_orders, text_mutations, tool_files
 from etir_testing.runtime.fuzz_corpus import CORPUS
 
 BATCH = 20
@@ -60,12 +63,23 @@ def _passes(seed: int) -> Iterator[str]:
         yield f"passes, seed {number}: {found}" if found else ""
 
 
+def _tools(seed: int) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tool_files.write_seeds(folder)
+        for number in itertools.count(seed):
+            for file in tool_files.READERS:
+                for case in itertools.islice(tool_files.cases(folder, file, number), BATCH):
+                    findings = list(tool_files.verdicts(folder, case))
+                    yield from (f"{file}, seed {number}, {case.what}: {found}" for found in findings or [""])
+
+
 def main() -> int:
     """Take turns until the time is over; 1 where anything was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20, help="how long (default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--kind", choices=("text", "files", "headers", "passes"), help="this one only")
+    parser.add_argument("--kind", choices=("text", "files", "headers", "passes", "tools"), help="this one only")
     arguments = parser.parse_args()
     seed: int = arguments.seed
     kinds = {
@@ -73,7 +87,10 @@ def main() -> int:
         "files": [lambda: _files(seed)],
         "headers": [lambda: _headers(seed)],
         "passes": [lambda: _passes(seed)],
+        "tools": [lambda: _tools(seed)],
     }
+    if arguments.kind is None and arguments.seconds < 120:
+        del kinds["tools"]
     running = [(name, make()) for name, makers in kinds.items() for make in makers if arguments.kind in (None, name)]
     counts = dict.fromkeys(kinds, 0)
     findings = 0

@@ -102,11 +102,13 @@ def parts_of(profile: Profile, program: Program) -> Iterator[Part]:
     """The parts of all runs, in the order of the profile. Raises what :meth:`Program.check` does, and error E1403 for a
     damaged trace.
     """
-    program.check(profile)
     if program.trace is None:
+        program.check(profile)
         yield from _parts(profile, program)
         return
+    found: list[Part] = []
     with checked(program.trace.name, "instructions.json or delegates.json"):
+        program.check(profile)
         found = list(_parts(profile, program))
     yield from found
 
