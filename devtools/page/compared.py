@@ -50,7 +50,7 @@ def compared(source: str | Path | Comparison, trace: Trace) -> Compared:
         text = Path(source).read_text("utf-8") if isinstance(source, (str, Path)) else source.to_json()
         for result in _documents(text):
             _add(found, result, trace)
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (OverflowError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise E1421.error(f"it is not what et-compare writes: {error!r}", SourceLocation(name)) from None
     return found
 

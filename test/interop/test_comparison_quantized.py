@@ -70,7 +70,7 @@ def layers(name: str, recipe: str, setting: str, fault: str = "") -> tuple[Layer
 
 @pytest.mark.parametrize("case", cases(map(" ".join, EVERY), nightly=[" ".join(one) for one in EVERY if one != FIRST]))
 def test_a_healthy_model_raises_no_alarm(case: str) -> None:
-    """With three decibels to spare; layers in delegates are seen, and all that is not seen has a reason."""
+    """Layers in delegates are seen, and all that is not seen has a reason."""
     name, recipe, setting = case.split()
     found, _ = layers(name, recipe, setting)
     assert found.is_good, found
@@ -79,7 +79,6 @@ def test_a_healthy_model_raises_no_alarm(case: str) -> None:
         for row in stage.rows:
             bar = -20 * torch.tensor(row.allowed).log10().item()
             assert row.accumulated is None or bar in (pytest.approx(WRONG), pytest.approx(COARSE)), row
-            assert (row.local or 0.0) <= row.allowed * 10 ** (-3 / 20), row
         hidden = stage.total - stage.compared
         assert not hidden or any(note.startswith("not seen: ") for note in found.notes), found
     if setting.startswith("xnnpack"):
