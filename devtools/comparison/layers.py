@@ -41,7 +41,7 @@ from etir.emit.to_pte import instructions_of, operator_of
 
 WRONG = 20.0
 """dB below which a layer of 8 bits is wrong by itself, and not only inexact: healthy ones of the model zoo have 29 and
-more (``test/interop/test_comparison_quantized.py``), but for one of MobileNetV2 with ``weight-int8`` in XNNPACK: 20.1."""
+more (``test/interop/test_comparison_quantized.py``), but for one with 20.1: MobileNetV2, ``weight-int8``, XNNPACK."""
 COARSE = 8.0
 """The same for layers whose weights have 4 bits: healthy ones have 16 and more."""
 LOST = 3.0
