@@ -29,6 +29,7 @@ class _Plan:
     """The plan of a module that no trace was made of, as the picture asks for it."""
 
     memory: dict[str, Any]
+    name: str = "<program>"
 
     def origin(self, number: int) -> Origin | None:
         """Nothing is known of origins."""
