@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from executorch.extension.pybindings import portable_lib
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
@@ -34,12 +35,16 @@ class Of(torch.nn.Module):
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "vmap": lambda x, y, w: torch.vmap(lambda a, b: (a * b * w).sum())(x, y),
     "vmap of one": lambda x, y, w: torch.vmap(lambda a: (a[None] * y).softmax(-1) @ w, in_dims=0)(x),
+    # Which torch maps over the batch.
+    "associative_scan": lambda x, y, w: associative_scan(lambda a, b: a * b, x * y * w, 0, combine_mode="generic"),
     "jvp": lambda x, y, w: torch.func.jvp(lambda a: (a.sin() * w).sum(-1), (x,), (y,)),
 }
 
 
 # A jvp makes torch.export fix the sizes.
-@pytest.mark.parametrize(("name", "dynamic"), [("vmap", True), ("vmap of one", False), ("jvp", False)])
+@pytest.mark.parametrize(
+    ("name", "dynamic"), [("vmap", True), ("vmap of one", False), ("associative_scan", False), ("jvp", False)]
+)
 def test_transforms_run_on_both_runtimes(name: str, dynamic: bool) -> None:
     model = Of(FUNCTIONS[name])
     n = Dim("n", min=2, max=8)

@@ -210,31 +210,11 @@ class Resized(nn.Module):
 
 
 # CHECK-LABEL: === HigherOrder
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0410]: 'torch._functorch.predispatch.lazy_load_decompositions' is not known: a call of lazy_load_decompositions (2 uses, this is the first)
-# CHECK-NEXT: return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
-# CHECK-NEXT: note: in pass 'verify-core-aten'
-# CHECK-NEXT: help: decompose them, register an out variant, or delegate them; the table says what fits each one
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0410]: 'torch._functorch.predispatch._vmap_increment_nesting' is not known: a call of _vmap_increment_nesting (2 uses, this is the first)
-# CHECK-NEXT: return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
-# CHECK-NEXT: note: in pass 'verify-core-aten'
-# CHECK-NEXT: help: decompose them, register an out variant, or delegate them; the table says what fits each one
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0410]: 'torch._functorch.predispatch._add_batch_dim' is not known: a call of _add_batch_dim (4 uses, this is the first)
-# CHECK-NEXT: return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
-# CHECK-NEXT: note: in pass 'verify-core-aten'
-# CHECK-NEXT: help: decompose them, register an out variant, or delegate them; the table says what fits each one
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0410]: 'torch._functorch.predispatch._remove_batch_dim' is not known: a call of _remove_batch_dim (2 uses, this is the first)
-# CHECK-NEXT: return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
-# CHECK-NEXT: note: in pass 'verify-core-aten'
-# CHECK-NEXT: help: decompose them, register an out variant, or delegate them; the table says what fits each one
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0410]: 'torch._functorch.predispatch._vmap_decrement_nesting' is not known: a call of _vmap_decrement_nesting (2 uses, this is the first)
-# CHECK-NEXT: return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
-# CHECK-NEXT: note: in pass 'verify-core-aten'
-# CHECK-NEXT: help: decompose them, register an out variant, or delegate them; the table says what fits each one
+# CHECK-NEXT: error[E0410]: method 'forward' has a transform of torch.func (vmap, jvp, grad), which torch cannot carry out in an exported program: {{.*}}
+# CHECK-NEXT: help: write the batched or differentiated computation out in the model
 class HigherOrder(nn.Module):
     def forward(self, x):
-        from torch._higher_order_ops.associative_scan import associative_scan
-
-        return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
+        return torch.func.grad(lambda a: (a * a).tanh().sum())(x)
 
     example = (X,)
 
