@@ -23,7 +23,6 @@ from etir.devtools.values.replayed import method_of, replay, written
 from etir.diagnostics import EtirError
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, DelegateCallOp, MoveOp
-from etir.dialects.et.origin import origins_in
 from etir.dialects.et.program import StateOp
 from etir.dialects.et.values import BufferOp, ViewOp
 from etir.dialects.schema import SchemaKind
@@ -33,10 +32,6 @@ from etir.passes.analysis.memory_effects import storage_of
 
 QUANTIZED = 3e-2
 """How far values of a quantized program may be from those of the reference: a step of 8 bits, and a few of them."""
-FEW = 4
-"""Roundings to 8 bits, one after the other, that those are; more of them add up."""
-MOST = 0.5
-"""No value may be farther away however many there are."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +47,10 @@ class Subject:
     tolerance: float = 1e-4
     quantized: bool = False
 
-    def allowed(self, dtype: str, *, through_steps: bool = False, steps: int = 1) -> float:
-        """The tolerance for a value; ``through_steps`` when numbers of 8 bits were on the way to it, rounded ``steps``
-        times one after the other.
-        """
+    def allowed(self, dtype: str, *, through_steps: bool = False) -> float:
+        """The tolerance for a value; ``through_steps`` when numbers of 8 bits were on the way to it."""
         found = allowed(dtype, self.tolerance)
-        if not through_steps or not self.quantized:
-            return found
-        return max(found, min(QUANTIZED * max(steps / FEW, 1.0), MOST))
+        return max(found, QUANTIZED) if through_steps and self.quantized else found
 
     def error(self, reference: Reference, key: Key, wanted: Any, got: Any) -> float:
         """The difference of a value from the reference's, but for what is rounding."""
@@ -208,12 +199,7 @@ def _level_sample(
     led = observe(module, inputs, subject.method, instead=right)
     for key, got in led.values.items():
         if key in rows and len(got) == len(reference.values[key]):
-            limit = subject.allowed(led.dtypes[key], through_steps=True, steps=led.steps[key])
-            rows[key].allowed = max(rows[key].allowed, limit)
             rows[key].add(None, _differences(subject, reference, key, got))
-    limit = subject.allowed("float32", through_steps=True, steps=max(led.steps.values(), default=1))
-    for row in stage.outputs:
-        row.allowed = max(row.allowed, limit)
     _outputs(subject, reference, stage, led.outputs, local=True)
     _states(subject, reference, stage, led.states, local=True)
 
@@ -374,10 +360,7 @@ class _Instructions:
             # A delegate's numbers may have 8 bits inside, and so has what stands for many operations.
             steps = isinstance(op, DelegateCallOp)
             where = links.where(key) if key is not None else links.where_of(number, op)
-            inside = origins_in(op.location) if steps else None
-            limit = self.subject.allowed(
-                dtype, through_steps=steps or key is None, steps=1 if inside is None else len(inside.numbers)
-            )
+            limit = self.subject.allowed(dtype, through_steps=steps or key is None)
             made = Row(instruction_text(number, op) + named, where, key[0] if key else 0, allowed=limit)
             made.instruction = number
             rows[number, position] = made

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from etir.backends.api.registry import backend_of_runtime_id
 from etir.devtools.values.arrays import largest_of, like
 from etir.devtools.values.room import Room
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.instructions import DelegateCallOp, InputsOp
+from etir.dialects.et.instructions import InputsOp
 from etir.dialects.et.origin import Mark, origins_in
 from etir.dialects.et.program import StateOp
 from etir.interpret.interpreter import Interpreter
@@ -59,8 +59,6 @@ class Observed:
         scale: the largest finite number of all that was computed, marked or not.
         states: by the name of the user's module, what the run leaves in mutable buffers.
         largest: by key the largest finite number among what the operation was computed from.
-        steps: by key how many roundings to 8 bits there may be one after the other on the way to the value, from the
-            inputs or from values that ``instead`` gave; of a delegate as many as operations went into it.
     """
 
     values: dict[Key, list[np.ndarray[Any, Any]]] = field(default_factory=dict[Key, "list[np.ndarray[Any, Any]]"])
@@ -69,7 +67,6 @@ class Observed:
     outputs: list[Any] = field(default_factory=list[Any])
     largest: dict[Key, float] = field(default_factory=dict[Key, float])
     scale: float = 0.0
-    steps: dict[Key, int] = field(default_factory=dict[Key, int])
     states: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, "np.ndarray[Any, Any]"])
 
 
@@ -91,28 +88,11 @@ def observe(
     given = _inputs_of(module, method)
     interpreter = Interpreter(module, evaluator, backend_of_runtime_id)
     largest: dict[SSAValue, float] = {}
-    steps: dict[SSAValue, int] = {}
-    running: Operation | None = None
-
-    def begin(op: Operation) -> None:
-        nonlocal running
-        running = op
-
-    def roundings(value: SSAValue, held: Any) -> int:
-        maker = value.owner if isinstance(value, OpResult) and value.owner.operands else running
-        if maker is None:
-            return 0
-        before = max((steps.get(v, 0) for v in maker.operands if v is not value), default=0)
-        if isinstance(maker, DelegateCallOp):
-            inside = origins_in(maker.location)
-            return before + (1 if inside is None else len(inside.numbers))
-        return before + (str(held.dtype).rpartition(".")[2] in ("int8", "uint8"))
 
     def watch(value: SSAValue, held: Any) -> Any:
         if not interpreter.evaluator.is_tensor(held):
             return None
         replaced: Any = None
-        steps[value] = roundings(value, held)
         nbytes, what = int(held.nbytes), f"what '{_made_by(value)}' gives"
         room.check(nbytes, what)
         largest[value] = largest_of(held)
@@ -128,14 +108,11 @@ def observe(
             found.dtypes[key] = str(held.dtype).rpartition(".")[2]
             found.values_of.setdefault(key, value)
             found.largest[key] = max([found.largest.get(key, 0.0), *(largest.get(v, 0.0) for v in inputs)])
-            found.steps[key] = max(found.steps.get(key, 0), steps[value])
             if instead is not None and (other := instead(key, len(known) - 1)) is not None:
                 replaced = like(held, other)
-        if replaced is not None:
-            steps[value] = 0
         return replaced
 
-    interpreter.watch, interpreter.before_instruction = watch, begin
+    interpreter.watch = watch
     outputs = interpreter.run([copied(value) for value in inputs], method)
     found.outputs = [as_array(v) if hasattr(v, "shape") else v for v in outputs]
     for symbol, held in interpreter.states(method).items():
