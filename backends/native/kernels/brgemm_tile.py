@@ -64,7 +64,9 @@ class TileText:
         self.crosses = self.lines > 1 and self.rows < self.lines * self.m
         self.between, self.row = strides_of(op.b.type)[-3:-1]
         self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
-        self.extra = [strides_of(e.type)[-2:] for e in op.extra]
+        # One column is the same for all columns of c.
+        steps = [(e, *strides_of(e.type)[-2:]) for e in op.extra]
+        self.extra = [(row, 0 if shape_of(e)[-1] == 1 else one) for e, row, one in steps]
         self.slices = -(-self.k // self.depth)
         self.is_sliced = self.slices != 1 or bool(self.cut_taps)
         self.light = is_light(op.body.block)
@@ -120,6 +122,7 @@ class TileText:
         out += zeros
         if self.passes and self.cut_taps:
             out.append("  long ahead = 0;")
+        out += self._fetch_late(rows, columns)
         level_of_run = self._run([count for count, _ in loops])
         runs = -(-most(self.depth) // RUN)
         end_of_run: list[str] = []
@@ -197,6 +200,24 @@ class TileText:
             for column in range(0, width, LINE)
         ]
         return [*lines, f"    ahead += {floats};"]
+
+    def _fetch_late(self, rows: int, columns: list[Column]) -> list[str]:
+        """Fetch what a tile reads at its end: elements of the extra operands, and sums of the slices before."""
+        if self.cpu.l2 == 0 or self.crosses:
+            return []
+        late = [(f"e{x}", e, "") for x, e in enumerate(self.op.extra) if self.extra[x][0] and self.extra[x][1]]
+        if self.is_sliced:
+            late.append(("c", self.op.c, "if (!first) "))
+        out: list[str] = []
+        for name, operand, condition in late:
+            lines = [
+                f"__builtin_prefetch({name} + {_sum(self._at(operand, i), column[0])}, 0, 3);"
+                for i in range(rows)
+                for column in columns
+                if column[0] % LINE == 0
+            ]
+            out += [f"  {condition}{{", *(f"    {line}" for line in lines), "  }"]
+        return out
 
     def _run(self, counts: Sequence[int]) -> int:
         """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
