@@ -47,6 +47,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     lazy_traits_def,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -262,8 +263,8 @@ class BrgemmOp(TemplateOp):
             raise VerifyException(f"dims of a {a}, b {b} and c {c} do not fit")
         if strides_of(self.a.type)[-1] != 1 and a[-1] != 1:
             raise VerifyException("elements of a row of a lie side by side")
-        if any(shape_of(e) != c for e in self.extra):
-            raise VerifyException("extra operands have the shape of c")
+        if any(shape_of(e) not in (c, (*c[:-1], 1)) for e in self.extra):
+            raise VerifyException("extra operands have the shape of c, or one column")
         verify_body(self.body, 1 + len(self.extra))
 
 
@@ -417,26 +418,37 @@ class MapOp(TemplateOp):
 
 @irdl_op_definition
 class SoftmaxOp(TemplateOp):
-    """``out = softmax(x)`` along the last dim, or its logarithm."""
+    """``out = softmax(x)`` along the last dim, or its logarithm.
+
+    With ``scale``, whose rows are one element each, ``out`` is not divided by the sum of its row: one over the sum is
+    written there, for what reads ``out`` to multiply its own, shorter rows with.
+    """
 
     name = "tile.softmax"
     x = operand_def(MemRefType)
     out = operand_def(MemRefType)
+    scale = opt_operand_def(MemRefType)
     log = opt_prop_def(UnitAttr)
-    assembly_format = "(`log` $log^)? $x `,` $out (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out)"
+    assembly_format = (
+        "(`log` $log^)? $x `,` $out (`scale` $scale^)? (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out) "
+        "(`,` type($scale)^)?"
+    )
 
-    def __init__(self, x: SSAValue, out: SSAValue, log: bool = False):
-        super().__init__(operands=[x, out], properties={"log": UnitAttr() if log else None})
+    def __init__(self, x: SSAValue, out: SSAValue, log: bool = False, scale: SSAValue | None = None):
+        super().__init__(operands=[x, out, scale], properties={"log": UnitAttr() if log else None})
 
     def reads(self) -> list[SSAValue]:
         return [self.x]
 
     def writes(self) -> list[SSAValue]:
-        return [self.out]
+        return [self.out] if self.scale is None else [self.out, self.scale]
 
     def verify_(self) -> None:
-        if shape_of(self.x) != shape_of(self.out) or not shape_of(self.x):
+        shape = shape_of(self.x)
+        if shape != shape_of(self.out) or not shape:
             raise VerifyException("input and output have one shape of at least one dim")
+        if self.scale is not None and (self.log is not None or shape_of(self.scale) != (*shape[:-1], 1)):
+            raise VerifyException("a softmax has one scale for every row")
 
 
 @irdl_op_definition

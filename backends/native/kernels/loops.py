@@ -39,12 +39,12 @@ def load(name: str, stride: int, lanes: int, some: str = "") -> str:
     return f"vgather({name} + j * {stride}, {stride})"
 
 
-def addresses(count: int, steps: Sequence[Sequence[int]], names: Sequence[str], written: int) -> list[str]:
+def addresses(count: int, steps: Sequence[Sequence[int]], names: Sequence[str], *written: int) -> list[str]:
     """Declarations of the addresses of a row of each operand, from the outer indices ``i0``, ``i1``, ..."""
     lines: list[str] = []
     for number, (name, row) in enumerate(zip(names, steps, strict=True)):
         terms = "".join(f" + i{d} * {row[d]}" for d in range(count) if row[d])
-        kind = "float*" if number == written else "const float*"
+        kind = "float*" if number in written else "const float*"
         lines.append(f"{kind} const {name} = p{number}{terms};")
     return lines
 

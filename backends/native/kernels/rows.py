@@ -21,15 +21,15 @@ def _contiguous(op: SoftmaxOp | NormOp) -> str | None:
     return None if one else "elements of a row lie side by side"
 
 
-def _rows(x: SSAValue, out: SSAValue, body: list[str]) -> tuple[str, int, int]:
-    """A loop over rows of ``x`` and ``o``, how many there are, and how many are worth a thread."""
-    shape = shape_of(out)
-    strides = [strides_of(v.type)[:-1] for v in (x, out)]
-    dims, steps = collapsed(shape[:-1], strides) if len(shape) > 1 else ([1], [[1], [1]])
+def _rows(operands: Sequence[SSAValue], body: list[str]) -> tuple[str, int, int]:
+    """A loop over rows of ``x``, ``o`` and ``s``, how many there are, and how many are worth a thread."""
+    shape = shape_of(operands[0])
+    strides = [strides_of(v.type)[:-1] for v in operands]
+    dims, steps = collapsed(shape[:-1], strides) if len(shape) > 1 else ([1], [[1] for _ in operands])
     lines = [
         "for (long row = begin; row < end; ++row) {",
         *(f"  {line}" for line in outer_indices(dims)),
-        *(f"  {line}" for line in addresses(len(dims), steps, ["x", "o"], 1)),
+        *(f"  {line}" for line in addresses(len(dims), steps, ["x", "o", "s"][: len(operands)], 1, 2)),
         *(f"  {line}" for line in body),
         "}",
     ]
@@ -74,6 +74,9 @@ class Softmax(Template):
             # One after the other: beside a large number, the logarithm of the sum would be rounded away.
             last = "const vf total = vlog(vset(vsum(sums)));"
             result, some_result = "vload(x + j) - shift - total", f"vload_some(x + j, {rest}) - shift - total"
+        scaled = _walk(n, lanes, f"vstore(o + j, {result});", f"vstore_some(o + j, {some_result}, {rest});")
+        if op.scale is not None:
+            last, scaled = "s[0] = 1.0f / vsum(sums);", []
         # Lanes that are not there must not win; exp makes 0 of them.
         padded = f"vselect(vfirst({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
         body = [
@@ -90,18 +93,22 @@ class Softmax(Template):
                 f"{some_store}sums += e;",
             ),
             last,
-            *_walk(n, lanes, f"vstore(o + j, {result});", f"vstore_some(o + j, {some_result}, {rest});"),
+            *scaled,
         ]
-        return CFunction(*_rows(op.x, op.out, body))
+        given = [op.x, op.out] if op.scale is None else [op.x, op.out, op.scale]
+        return CFunction(*_rows(given, body))
 
     def numpy(self, op: SoftmaxOp, operands: Sequence[Any]) -> None:
         import numpy as np
 
-        x, out = operands
+        x, out, *scale = operands
         with np.errstate(all="ignore"):
             off = x.astype(np.float64) - x.max(-1, keepdims=True, initial=-np.inf)
             e = np.exp(off)
             total = e.sum(-1, keepdims=True)
+            if scale:
+                out[...], scale[0][...] = e, 1 / total
+                return
             out[...] = e / total if op.log is None else off - np.log(total)
 
 
@@ -152,7 +159,7 @@ class Norm(Template):
             "mean += lost;",
             *_walk(n, lanes, f"vstore(o + j, {whole});", f"vstore_some(o + j, {last}, {rest});"),
         ]
-        return CFunction(*_rows(op.x, op.out, body))
+        return CFunction(*_rows((op.x, op.out), body))
 
     def numpy(self, op: NormOp, operands: Sequence[Any]) -> None:
         import numpy as np

@@ -11,12 +11,14 @@ After, when nothing else reads the scores::
 
     tile.loop [12, 6] (%q, %k, %mask, %v) -> (%o) locals (%rows) ... {
       tile.brgemm %q0, %k0, %rows0(%mask0) ...
-      tile.softmax %rows0, %rows0
-      tile.brgemm %rows0, %v0, %o0()
+      tile.softmax %rows0, %rows0 scale %s0
+      tile.brgemm %rows0, %v0, %o0(%s0) { arith.mulf %sum, %scale }
     }
 
-A block has as many rows as the first cache can hold scores of. Elementwise operators between the product and the
-softmax go into the product's body. The rows that do not fill a block are a second loop.
+A block has as many rows as the first cache can hold scores of. Where these are fewer than a product needs to be quick,
+it has as many as suit the second cache: what passes over all keys for each block, keys and values, is read less often.
+Elementwise operators between the product and the softmax go into the product's body. Scores are not divided by the sum
+of their row, which the few elements of the result are. The rows that do not fill a block are a second loop.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -54,6 +57,8 @@ SCORES = 6144
 """Floats of the scores of a block: half of a first cache of 48 KiB."""
 LEAST_ROWS = 14
 """Rows of a block that a product needs to be quick, however long they are."""
+LONG_ROWS = 36
+"""Rows of a block whose scores are in the second cache: a multiple of a tile's rows on most processors."""
 MOST_SCORES = 1 << 16
 """Floats of the scores of a block beyond which it would not stay in the second cache either."""
 
@@ -128,7 +133,9 @@ def _block(m: int, n: int, scores: int) -> int:
     """Rows of a block of so many scores: all blocks but the last one are equal, and that is hardly lower. A number of
     rows that is known at run time only is in blocks as high as they may be.
     """
-    high = max(LEAST_ROWS, scores // most(n))
+    high = scores // most(n)
+    if high < LEAST_ROWS:
+        high = max(LEAST_ROWS, min(LONG_ROWS, MOST_SCORES // most(n)) if scores else 0)
     return min(high, most(m)) if isinstance(m, Size) else -(-m // -(-m // high))
 
 
@@ -191,22 +198,35 @@ def _loop(
     # Rows of scores that are as long as the call says still lie at a distance that is known.
     strides = row_major((slots, most(height), most(n)))
     local = BufferOp(memref((slots, height, n), strides))
-    local.location = found.scores.location
-    body = Block(arg_types=[*types, memref((height, n), strides[1:])])
+    scales = BufferOp(memref((slots, height, 1), (most(height), 1, 1)))
+    for buffer in (local, scales):
+        buffer.location = found.scores.location
+    body = Block(arg_types=[*types, memref((height, n), strides[1:]), memref((height, 1), (1, 1))])
     args = body.args
-    q, k, v, out, rows = args[0], args[by_row], args[by_row + 1], args[by_row + 2], args[by_row + 3]
+    q, k, v, out, rows, scale = args[0], *args[by_row : by_row + 5]
     masks, added = args[1 : 1 + extras], args[1 + extras : by_row]
     inner_ops = [
         BrgemmOp(q, k, rows, [*masks], region.clone()),
-        SoftmaxOp(rows, rows),
-        BrgemmOp(rows, v, out, [*added], found.values.body.clone()),
+        SoftmaxOp(rows, rows, scale=scale),
+        BrgemmOp(rows, v, out, [*added, scale], _scaled(found.values)),
     ]
     for op, like in zip(inner_ops, (found.scores, found.softmax, found.values), strict=True):
         op.location = like.location
         body.add_op(op)
-    loop = LoopOp((*lead, count), operands[:-1], operands[-1:], [local.result], steps, Region(body))
+    loop = LoopOp((*lead, count), operands[:-1], operands[-1:], [local.result, scales.result], steps, Region(body))
     loop.location = found.softmax.location
-    return [*made, local, loop]
+    return [*made, local, scales, loop]
+
+
+def _scaled(values: BrgemmOp) -> Region:
+    """The body of a product whose sums are multiplied first, with the last one of its extra operands."""
+    region = body_of(2 + len(values.extra))
+    block = region.block
+    scaled = arith.MulfOp(block.args[0], block.args[-1])
+    block.add_op(scaled)
+    given = [scaled.result, *block.args[1:-1]]
+    block.add_op(YieldOp(inline(values.body.block, given, block, {})))
+    return region
 
 
 def _joined(found: _Attention, dims: Sequence[int]) -> tuple[Region, list[SSAValue]]:
