@@ -54,6 +54,14 @@ ROWS_OF_WHOLE = 64
 """So many rows of the left operand with their whole depth, beside a panel in the second cache, spare the sums their way
 to the result and back after each slice.
 """
+LARGE = 6
+"""A left operand of so many second caches comes from the third one or from memory: a few of its rows with their whole
+depth are read in order, where slices of all of them are pieces of a kilobyte.
+"""
+TILES_OF_LARGE = 3, 5
+"""Tiles that such rows are, at least and at most."""
+DEPTH_OF_LARGE = 768
+"""The least depth of such rows: measured, shorter ones are as quick by slices."""
 MOST_CANDIDATES = 8
 
 
@@ -143,8 +151,13 @@ class Brgemm(Template):
         depth = slice_of(k, panel, vectors * cpu.vector) if is_plain else k
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         deep = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
-        if depth < k and takes_parts(panel, vectors * cpu.vector) and min(deep, m) >= ROWS_OF_WHOLE:
-            depth, block = k, deep
+        if depth < k and takes_parts(panel, vectors * cpu.vector):
+            few, most_tiles = TILES_OF_LARGE
+            tiles = min(most_tiles, int(cpu.l2 * 7 / 16) // (4 * k) // rows)
+            if 4 * m * k > LARGE * cpu.l2 and k >= DEPTH_OF_LARGE and tiles >= few:
+                depth, block = k, tiles * rows
+            elif min(deep, m) >= ROWS_OF_WHOLE:
+                depth, block = k, deep
         return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled(cpu)}
 
     def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
