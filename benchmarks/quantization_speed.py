@@ -5,9 +5,10 @@
 The models and recipes are those of `quantization_flow.py`. Every engine has one thread and is called in turns with all
 others (`in_turns.py`); a cell is the least processor time of a call in ms and, in brackets, the dB from float32 on
 inputs that calibration has not seen (of nets with random weights that says little: MobileNetV2's outputs are nearly
-constant). ``etir, float32`` is etir's own runtime without quantization, ``etir, float32, native`` its machine code.
-OpenVINO has no dynamic recipe: there its static one stands, with NNCF's preset for transformers, which smooths. Engines
-that are not installed are left out, and said to be: the extra ``bench`` and ``pip install nncf``.
+constant). ``etir, float32`` is etir's own runtime without quantization, ``etir, float32, native`` its machine code,
+which ``etir, native`` has for what a recipe leaves in float32. OpenVINO has no dynamic recipe: there its static one
+stands, with NNCF's preset for transformers, which smooths. Engines that are not installed are left out, and said to be:
+the extra ``bench`` and ``pip install nncf``.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Engine:
 
 
 def _own(data: bytes) -> Engine:
-    method = etir.runtime.load(data)["forward"]
+    method = etir.runtime.load(data, native="trusted")["forward"]
     return Engine(lambda sample: np.asarray(method(*sample)[0]))
 
 
@@ -72,6 +73,10 @@ def _native(task: Task, recipe: str) -> Engine:
 
 def _kernels(task: Task, recipe: str) -> Engine:
     return _own(etir_file(task.module, task.calibration, recipe, target="etir"))
+
+
+def _kernels_native(task: Task, recipe: str) -> Engine:
+    return _own(etir_file(task.module, task.calibration, recipe, target="etir", delegates=["native"]))
 
 
 def _xnnpack(task: Task, recipe: str) -> Engine:
@@ -119,6 +124,7 @@ ENGINES: dict[str, Callable[[Task, str], Engine]] = {
     "etir, float32": _float32,
     "etir, float32, native": _native,
     "etir": _kernels,
+    "etir, native": _kernels_native,
     "etir, XNNPACK": _xnnpack,
     "stock, XNNPACK": _stock,
     "ONNX Runtime": _onnxruntime,
@@ -160,7 +166,7 @@ def table(rows: dict[str, dict[str, dict[str, Any]]], engines: list[str]) -> str
     lines.append(["---"] * len(lines[0]))
     for name, found in rows.items():
         cells = [f"{found[e]['ms']:.2f} ({found[e]['dB']})" if e in found else "–" for e in engines]
-        ours = [found[e]["ms"] for e in ("etir", "etir, XNNPACK") if e in found]
+        ours = [found[e]["ms"] for e in ("etir", "etir, native", "etir, XNNPACK") if e in found]
         others = [found[e]["ms"] for e in found if not e.startswith("etir")]
         lines.append([name, MODELS[name][1], *cells, f"{min(ours) / min(others):.2f}" if ours and others else "–"])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -136,17 +136,17 @@ def _edge() -> Iterator[Step]:
 
 def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     from etir.backends.api.integer_kernels import fuses_pairs
+    from etir.backends.api.registry import leave_integers
     from etir.passes.backend.drop_unused_indices import DropUnusedIndicesPass
     from etir.passes.backend.elide_views import ElideViewsPass
-    from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
     from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
     from etir.passes.edge.legalize_dim_order import LegalizeDimOrderPass
-    from etir.passes.edge.propagate_quantization import PropagateQuantizationPass
     from etir.passes.edge.reinplace_scatter import ReinplaceScatterPass
     from etir.passes.generic.canonicalize import CanonicalizePass
     from etir.passes.generic.cse_symbolic_sizes import CseSymbolicSizesPass
     from etir.passes.generic.dce import DcePass
 
+    integers_first = leave_integers(o.delegates)
     if o.delegates:
         from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
         from etir.passes.delegation.partition import PartitionPass
@@ -158,6 +158,8 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         yield Step(
             NormalizeQuantizationPass(o.delegates), "integers in the form that delegates compute on", "delegates"
         )
+        if integers_first:
+            yield from _integers(o)
         yield Step(
             DecomposePreservedPass(target=o.target, backend=o.delegates, libraries=o.link_libraries),
             "what was preserved for a delegate that does not claim it is decomposed after all",
@@ -195,10 +197,8 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
         yield Step(
             OutlineDelegatesPass(o.partition.shared_constants), "each partition is a function and a call", "delegates"
         )
-    yield Step(PropagateQuantizationPass(), "integers are moved as such, a fourth of the bytes")
-    yield Step(
-        FuseQuantizedPass(o.target, o.link_libraries), "what is between integers is computed on them, by a kernel"
-    )
+    if not integers_first:
+        yield from _integers(o)
     yield Step(DropUnusedIndicesPass(o.target, o.link_libraries), "pools without indices, where there is a kernel")
     if fuses_pairs(o.target, o.link_libraries):
         from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
@@ -216,6 +216,16 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     yield Step(CseSymbolicSizesPass(), "views compute sizes of their own")
     yield Step(DcePass(), "the copies that became views")
     yield Step(_link(o), "every operator has a kernel that takes it")
+
+
+def _integers(o: CompileOptions) -> Iterator[Step]:
+    from etir.passes.backend.fuse_quantized.driver import FuseQuantizedPass
+    from etir.passes.edge.propagate_quantization import PropagateQuantizationPass
+
+    yield Step(PropagateQuantizationPass(), "integers are moved as such, a fourth of the bytes")
+    yield Step(
+        FuseQuantizedPass(o.target, o.link_libraries), "what is between integers is computed on them, by a kernel"
+    )
 
 
 def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:

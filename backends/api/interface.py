@@ -250,6 +250,10 @@ class Backend(ABC):
     """Whether it computes on activations of int8 from -128 to 127 between quantize and dequantize operators: those in
     other forms of 8 bits are brought to this one before it is asked (`normalize-quantization`).
     """
+    leaves_integers: ClassVar[bool] = False
+    """Whether it has no form of what is computed on integers: in a program whose delegates are all of this kind, the
+    target's kernels for integers take what they can before any of them is asked (`fuse-quantized`).
+    """
     contiguous_boundary: ClassVar[bool] = False
     """Whether tensors cross the boundary in the default dim order only: outlining then puts copies around the call, and
     the inverse copies into the function."""

@@ -15,7 +15,7 @@ Where a backend is named with options, it is written as passes are: ``xnnpack{fp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -259,6 +259,14 @@ def parse_delegate(text: str) -> Delegate:
     backend = find_backend(spec.name)
     options = read_options(backend.Options, f"delegate '{spec.name}'", spec, E1107)
     return Delegate(backend, options)
+
+
+def leave_integers(texts: Iterable[str]) -> bool:
+    """Whether there are delegates and all of them leave to the target what is computed on integers. Raises E1101, E1107
+    and E1110 for wrong backends.
+    """
+    found = [parse_delegate(text).backend.leaves_integers for text in texts]
+    return bool(found) and all(found)
 
 
 def delegate_text(name: str, options: Mapping[str, object] | Sequence[str] = ()) -> str:

@@ -47,6 +47,7 @@ class NativeBackend(Backend):
     version = str(VERSION)
     Options = NativeOptions
     dialect_name = "native"
+    leaves_integers = True
     contiguous_boundary = True
     sizes_inside = True
 

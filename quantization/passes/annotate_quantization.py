@@ -39,7 +39,7 @@ from etir.backends.api.integer_kernels import kernel_rows
 from etir.backends.api.quantization import CHOOSES, CLAMPS, JOINS, MOVES, STATIC, QuantizedRow
 from etir.backends.api.quantization import DYNAMIC as DYNAMIC_ROW
 from etir.backends.api.quantization import WEIGHT as WEIGHT_ROW
-from etir.backends.api.registry import parse_delegate
+from etir.backends.api.registry import leave_integers, parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32
 from etir.dialects.edge.base import EdgeOp
@@ -137,7 +137,8 @@ def rows_of(
     recipe: Recipe, backends: Iterable[str], block: int = BLOCK, target: str = "", libraries: Sequence[str] = ()
 ) -> Iterator[QuantizedRow]:
     """The rows of a recipe: what backends compute on integers, or what may have weights of integers on any target.
-    Without a backend, what counts is what the kernels of ``target`` compute, with those of ``libraries``.
+    Without a backend, or with backends that leave integers to the target, what counts is what the kernels of ``target``
+    compute, with those of ``libraries``.
 
     Raises E1101, E1107 and E1110 for wrong backends.
     """
@@ -145,7 +146,7 @@ def rows_of(
         yield from weight_rows(block)
         return
     texts = tuple(backends)
-    if target and not texts:
+    if target and (not texts or leave_integers(texts)):
         for _, row in kernel_rows(load(target), libraries, dynamic=recipe.scheme == DYNAMIC_ROW):
             yield replace(row, scheme=recipe.scheme, activations=row.activations or ("input",))
     yield from backend_rows(recipe.scheme, texts)
