@@ -404,12 +404,17 @@ class Backend(ABC):
         """
         return None
 
-    def node_values(
-        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
+    def watched(
+        self,
+        blob: bytes | memoryview,
+        named_data: Mapping[str, bytes | memoryview],
+        evaluator: Evaluator,
+        watch: Callable[[int, Any], Any],
     ) -> Callable[[Sequence[Any]], list[Any]] | None:
-        """As :meth:`executable`, but the function returns what every node of the blob gives first, in the order of
-        :meth:`event_nodes`, integers as the numbers that they stand for: the inside of a delegate, for tools that look
-        for what is wrong there. None (default) where there is no such way.
+        """As :meth:`executable`, but ``watch`` is told what every node of the blob gives first when it has been
+        computed: its number in :meth:`event_nodes` and a tensor, of integers the numbers that they stand for. What it
+        returns, unless None, takes the value's place. For tools that look for what is wrong inside of a delegate;
+        None (default) where there is no such way.
         """
         return None
 

@@ -128,14 +128,18 @@ class XnnpackBackend(Backend):
         graph = read_blob(blob, named_data)
         return lambda arguments: run_graph(graph, arguments, evaluator)
 
-    def node_values(
-        self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview], evaluator: Evaluator
+    def watched(
+        self,
+        blob: bytes | memoryview,
+        named_data: Mapping[str, bytes | memoryview],
+        evaluator: Evaluator,
+        watch: Callable[[int, Any], Any],
     ) -> Callable[[Sequence[Any]], list[Any]]:
         from etir.backends.xnnpack.blob_reader import read_blob
-        from etir.backends.xnnpack.interpreted import run_nodes
+        from etir.backends.xnnpack.interpreted import run_graph
 
         graph = read_blob(blob, named_data)
-        return lambda arguments: run_nodes(graph, arguments, evaluator)
+        return lambda arguments: run_graph(graph, arguments, evaluator, watch)
 
     def lowered_function(
         self, func: FuncOp, weight: Callable[[str], Any], evaluator: Evaluator

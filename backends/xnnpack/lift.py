@@ -37,22 +37,17 @@ def held_as(value: Value) -> Attribute:
     return f32 if value.quantization is not None else _HELD.get(value.datatype.name, f32)
 
 
-def lift(graph: Graph, b: Builder, inputs: Sequence[SSAValue]) -> list[SSAValue]:
+def lift(graph: Graph, b: Builder, inputs: Sequence[SSAValue], nodes: list[SSAValue] | None = None) -> list[SSAValue]:
     """The outputs of ``graph`` for ``inputs``, made with ``b`` before its root; both as the delegate's call has them.
 
-    Raises E1108 for a node that has no such form, and for constants whose bytes are not loaded.
-    """
-    return _Lifter(graph, b).run(inputs)
-
-
-def lift_nodes(graph: Graph, b: Builder, inputs: Sequence[SSAValue]) -> list[SSAValue]:
-    """The first result of every node of ``graph``, in order; of integers the floats that they stand for.
-
-    Raises what :func:`lift` does.
+    ``nodes`` gets the first result of every node, in order; of integers the floats that they stand for. Raises E1108
+    for a node that has no such form, and for constants whose bytes are not loaded.
     """
     lifter = _Lifter(graph, b)
-    lifter.run(inputs)
-    return [lifter.values[node.outputs[0]] for node in graph.nodes]
+    outputs = lifter.run(inputs)
+    if nodes is not None:
+        nodes += [lifter.values[node.outputs[0]] for node in graph.nodes]
+    return outputs
 
 
 class _Lifter:

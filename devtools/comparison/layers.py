@@ -275,7 +275,7 @@ def _nodes_of(delegate: Inside, key: Key) -> list[Any]:
 
 
 def _last_made(run: RecordedRun, final: ModuleOp, method: str) -> dict[int, Any]:
-    """By origin what the last instruction left that comes from it alone.
+    """By origin what the last instruction left that comes from it, if it comes from it alone.
 
     Passes that put values into another order in memory take their marks away, though the numbers are the same.
     """
@@ -284,8 +284,12 @@ def _last_made(run: RecordedRun, final: ModuleOp, method: str) -> dict[int, Any]
     ops = [] if whole is None else instructions_of(whole)
     for (number, _), arrays in run.values.items():
         origins = origins_in(ops[number].location) if isinstance(ops[number], CallOp) else None
-        if origins is not None and len(origins.numbers) == 1 and arrays and arrays[-1] is not None:
-            found[origins.numbers[0]] = arrays[-1]
+        numbers = origins.numbers if origins is not None and arrays and arrays[-1] is not None else ()
+        if len(numbers) == 1:
+            found[numbers[0]] = arrays[-1]
+        else:
+            for one in numbers:
+                found.pop(one, None)
     return found
 
 

@@ -14,12 +14,13 @@ from xdsl.traits import SymbolTable
 
 from etir.devtools.checks import difference
 from etir.devtools.comparison.findings import Row, Stage
-from etir.devtools.comparison.links import Links
+from etir.devtools.comparison.inside import NodeForms, rounding
+from etir.devtools.comparison.links import Links, TraceLinks
 from etir.devtools.comparison.reference import Reference
 from etir.devtools.values.arrays import allowed, roundoff
 from etir.devtools.values.interpreted import Key, Observed, observe, state_name
 from etir.devtools.values.recorded import RecordedRun, Runtime
-from etir.devtools.values.replayed import method_of, replay, written
+from etir.devtools.values.replayed import Step, method_of, replay, written
 from etir.diagnostics import EtirError
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, DelegateCallOp, MoveOp
@@ -178,7 +179,9 @@ def _level_sample(
         known = reference.values.get(key, ()) if key[0] in reference.random else ()
         return known[count] if count < len(known) else None
 
-    own = observe(module, inputs, subject.method, instead=random if reference.random else None)
+    links = subject.links
+    inside = NodeForms(links.trace, module, reference.values) if isinstance(links, TraceLinks) else None
+    own = observe(module, inputs, subject.method, instead=random if reference.random else None, inside=inside)
     describe = _Describe(module, subject)
     for key in own.values:
         if key in reference.values and key not in rows and subject.links.operator(key) != "input":
@@ -196,7 +199,7 @@ def _level_sample(
         same = len(known) == len(own.values.get(key, ()))
         return known[count] if same and count < len(known) else random(key, count)
 
-    led = observe(module, inputs, subject.method, instead=right)
+    led = observe(module, inputs, subject.method, instead=right, inside=inside)
     for key, got in led.values.items():
         if key in rows and len(got) == len(reference.values[key]):
             rows[key].add(None, _differences(subject, reference, key, got))
@@ -216,19 +219,23 @@ class _Describe:
                 self.writers.setdefault(value, (number, op))
 
     def row(self, key: Key, seen: Observed) -> Row:
-        value = seen.values_of[key]
-        while isinstance(value.owner, ViewOp):
+        value = seen.values_of.get(key)
+        while value is not None and isinstance(value.owner, ViewOp):
             value = value.owner.base
         number: int | None = None
-        if value in self.writers:
+        links, named = self.subject.links, key
+        if value is None:
+            symbol, named = seen.delegates[key]
+            what = f"{links.operator(named)} in delegate {symbol}"
+        elif value in self.writers:
             number, op = self.writers[value]
             what = instruction_text(number, op)
         else:
             what = value.owner.name if isinstance(value.owner, Operation) else "input"
         limit = self.subject.allowed(seen.dtypes[key], through_steps=True)
         return Row(
-            f"{what} ({self.subject.links.name(key)})",
-            self.subject.links.where(key),
+            f"{what} ({links.name(named)})",
+            links.where(named),
             key[0],
             allowed=limit,
             instruction=number,
@@ -282,7 +289,8 @@ def runtime_stage(name: str, runtime: Runtime, data: bytes, module: ModuleOp, su
         for step in steps.steps:
             if step.error is not None:
                 row = table.row(rows, step.place[0], step.value, step.dtype)
-                row.add(None, step.error)
+                off = step.error <= row.allowed or not subject.quantized
+                row.add(None, step.error if off else _but_for_rounding(step, run, module, table))
         for row, error in zip(stage.outputs[: len(steps.outputs)], steps.outputs, strict=False):
             row.add(None, error)
     stage.rows = [rows[place] for place in sorted(rows)]
@@ -292,6 +300,20 @@ def runtime_stage(name: str, runtime: Runtime, data: bytes, module: ModuleOp, su
         stage.compared = sum(row.local is not None for row in stage.rows)
         stage.total = len(rows)
     return stage
+
+
+def _but_for_rounding(step: Step, run: RecordedRun, module: ModuleOp, table: _Instructions) -> float | None:
+    """The error of a step; of a delegate's result without what rounding to 8 bits inside of it comes to."""
+    op, arrays = table.ops[step.place[0]], run.values[step.place]
+    if not isinstance(op, DelegateCallOp) or len(arrays) != len(op.arguments) or any(a is None for a in arrays):
+        return step.error
+    try:
+        made, spare = rounding(module, op.delegate.root_reference.data, arrays)
+    except EtirError as error:
+        raise_if_no_memory(error)
+        return step.error
+    at = list(op.arguments).index(step.value) - (len(arrays) - len(made))
+    return step.error if at < 0 else difference(made[at], step.recorded, spare[at])
 
 
 class _Instructions:

@@ -17,6 +17,7 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from etir.backends.api.registry import backend_of_runtime_id
 from etir.devtools.values.arrays import largest_of, like
+from etir.devtools.values.nodes import NodeWatch
 from etir.devtools.values.room import Room
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import InputsOp
@@ -47,6 +48,23 @@ def interpreted_values(
     return {key: found[-1] for key, found in observe(module, inputs, method, evaluator=evaluator).values.items()}
 
 
+@dataclass(frozen=True)
+class NodeForm:
+    """A value of the program as a node inside of a delegate has it.
+
+    Attributes:
+        key: of the value.
+        first: the value that the node computes, of which the other one is only another form.
+        array: in the shape of the program's.
+        stored: an array of that shape as the node has it.
+    """
+
+    key: Key
+    first: Key
+    array: np.ndarray[Any, Any]
+    stored: Callable[[Any], Any]
+
+
 @dataclass
 class Observed:
     """What one run of the interpreter showed.
@@ -54,7 +72,9 @@ class Observed:
     Attributes:
         values: by key, one array for each time that it was computed; an input counts as it was given.
         dtypes: by key.
-        values_of: by key the value of the IR, in the order in which they were computed first.
+        values_of: by key the value of the IR, in the order in which they were computed first; not of what is inside of
+            delegates.
+        delegates: by key the symbol of the delegate that the value is inside of, and what the node there computes.
         outputs: arrays and Python values.
         scale: the largest finite number of all that was computed, marked or not.
         states: by the name of the user's module, what the run leaves in mutable buffers.
@@ -64,6 +84,7 @@ class Observed:
     values: dict[Key, list[np.ndarray[Any, Any]]] = field(default_factory=dict[Key, "list[np.ndarray[Any, Any]]"])
     dtypes: dict[Key, str] = field(default_factory=dict[Key, str])
     values_of: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
+    delegates: dict[Key, tuple[str, Key]] = field(default_factory=dict[Key, "tuple[str, Key]"])
     outputs: list[Any] = field(default_factory=list[Any])
     largest: dict[Key, float] = field(default_factory=dict[Key, float])
     scale: float = 0.0
@@ -76,13 +97,15 @@ def observe(
     method: str = "forward",
     *,
     instead: Callable[[Key, int], np.ndarray[Any, Any] | None] | None = None,
+    inside: Callable[[str, int, Any], NodeForm | None] | None = None,
     evaluator: str = "auto",
 ) -> Observed:
     """Run a method once with ``inputs``, which are not changed, and keep every marked tensor.
 
     ``instead`` is asked, by key and how often that was computed before, for an array that takes the place of the value
-    after it was kept: what comes after is computed from that. Raises what the interpreter does (E10xx), and error E1415
-    when the values do not fit into memory.
+    after it was kept: what comes after is computed from that. ``inside`` says of a delegate's symbol, the number of
+    one of its nodes and a tensor whose value of the program that is. Raises what the interpreter does (E10xx), and
+    error E1415 when the values do not fit into memory.
     """
     found, room = Observed(), Room()
     given = _inputs_of(module, method)
@@ -112,7 +135,22 @@ def observe(
                 replaced = like(held, other)
         return replaced
 
+    def node(symbol: str, number: int, held: Any) -> Any:
+        form = None if inside is None else inside(symbol, number, held)
+        if form is None:
+            return None
+        known = found.values.setdefault(form.key, [])
+        room.take(int(form.array.nbytes), f"what a node inside of delegate {symbol} gives")
+        known.append(np.array(form.array))
+        found.dtypes[form.key] = str(held.dtype).rpartition(".")[2]
+        found.delegates[form.key] = symbol, form.first
+        other = None if instead is None else instead(form.key, len(known) - 1)
+        return None if other is None else like(held, form.stored(other))
+
     interpreter.watch = watch
+    if inside is not None:
+        nodes = NodeWatch(node)
+        interpreter.runner_of, interpreter.before_instruction = nodes.runner, nodes.begin
     outputs = interpreter.run([copied(value) for value in inputs], method)
     found.outputs = [as_array(v) if hasattr(v, "shape") else v for v in outputs]
     for symbol, held in interpreter.states(method).items():

@@ -85,6 +85,22 @@ def test_a_healthy_model_raises_no_alarm(case: str) -> None:
         assert any(row.what.startswith("delegate ") for row in found.stages[0].rows)
 
 
+OPERATIONS = [f"{name} {setting}" for name, setting in STATIC if setting.startswith("xnnpack")]
+
+
+@pytest.mark.parametrize("case", cases(OPERATIONS, nightly=[one for one in OPERATIONS if one != "gpt_block xnnpack"]))
+def test_operations_of_a_healthy_model_raise_no_alarm(case: str) -> None:
+    """Inside of delegates, too: each is a step or two off for the values that it was given, whatever adds up."""
+    name, setting = case.split()
+    program, samples = model(name)
+    options, runtimes = SETTINGS[setting]
+    quantized = etir.quantize(program, "static-int8", calibration=samples, **options)
+    found = compare(quantized.module, quantized.compile(trace=True), inputs=samples[:1], runtime=runtimes)
+    assert found.is_good, found
+    (level,) = (stage for stage in found.stages if stage.name == "et")
+    assert level.compared > 3 * max(stage.compared for stage in found.stages if stage.name.startswith("et/")), found
+
+
 PLANTED = [f"{name} {setting} {fault}" for name, setting in STATIC for fault in FAULTS]
 
 

@@ -36,7 +36,7 @@ from etir.backends.xnnpack.shapes import Dims, result_dims
 from etir.backends.xnnpack.types import TensorInfo, XnnTensorType, xnn_type
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import dims_of, order_of, tensor_of
-from etir.dialects.et.origin import standing_for
+from etir.dialects.et.origin import give_marks, handed_on, standing_for
 from etir.dialects.et.program import ConstantOp as DenseOp
 from etir.dialects.et.program import GetWeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
@@ -92,6 +92,8 @@ class Emitter:
         """Forms that stand for several values."""
         self.made: dict[tuple[object, ...], SSAValue] = {}
         """Values of the graph that are made once, by what they are made of."""
+        self.own: dict[Operation, None] = {}
+        """Nodes that were made for ``op``."""
         self.constants = Constants(outlined, self.error)
 
     # --- types ------------------------------------------------------------------------------------------------------
@@ -134,7 +136,8 @@ class Emitter:
         known = self.made.get(key)
         if known is None:
             payloads = [None if blob is None else (name_of(blob), BlobAttr(blob)) for blob in (data, scales)]
-            op = ConstantOp.make(xnn_type(info), cast(Any, payloads[0]), payloads[1], location=self.op.location)
+            place = handed_on(self.op.location)
+            op = ConstantOp.make(xnn_type(info), cast(Any, payloads[0]), payloads[1], location=place)
             known = self.made[key] = self.insert(op).results[0]
         return known
 
@@ -161,7 +164,13 @@ class Emitter:
     # --- forms ------------------------------------------------------------------------------------------------------
 
     def hold(self, value: SSAValue, form: SSAValue, layout: Layout | None = None) -> None:
-        """Say that ``form`` is ``value`` in ``layout`` (default: the default one)."""
+        """Say that ``form`` is ``value`` in ``layout`` (default: the default one).
+
+        Of the nodes that were made for an operation, the one that holds its result computes its value. Those on the way
+        to it compute none of the imported program.
+        """
+        if form.owner in self.own:
+            give_marks(value, form)
         held = self.held.setdefault(value, Held())
         held.forms[default_layout(len(self.dims(value))) if layout is None else layout] = form
         info = cast(XnnTensorType, form.type).data
@@ -324,7 +333,9 @@ class Emitter:
             info = quantized_info((), self.scale_out)
         base = info if info is not None else cast(XnnTensorType, (like or present[0]).type).data
         result = TensorInfo(base.datatype, dims, scale=base.scale, zero_point=base.zero_point, nonbatch=base.nonbatch)
-        op = NODE_OPS[name].make(operands, [xnn_type(result)], given, clamp=clamp, location=self.op.location)
+        place = handed_on(self.op.location)
+        op = NODE_OPS[name].make(operands, [xnn_type(result)], given, clamp=clamp, location=place)
+        self.own[op] = None
         return self.insert(op).results[0]
 
     def reshape(self, form: SSAValue, dims: Dims, dynamic: Sequence[int] = ()) -> SSAValue:
@@ -343,9 +354,9 @@ class Emitter:
                 return form
         shape = [0 if i in dynamic else d for i, d in enumerate(dims)]
         result = TensorInfo(info.datatype, dims, scale=info.scale, zero_point=info.zero_point)
-        op = NODE_OPS["static_reshape"].make(
-            [form], [xnn_type(result)], {"new_shape": shape}, location=self.op.location
-        )
+        place = handed_on(self.op.location)
+        op = NODE_OPS["static_reshape"].make([form], [xnn_type(result)], {"new_shape": shape}, location=place)
+        self.own[op] = None
         return self.insert(op).results[0]
 
     def alias(self, result: SSAValue, source: SSAValue, layouts: Mapping[Layout, Layout]) -> None:
@@ -353,6 +364,8 @@ class Emitter:
         for old, new in layouts.items():
             form = self.held[source].forms[old]
             self.hold(result, form, new)
+            if old == new and isinstance(form.owner, NodeOp):
+                give_marks(result, form)
             if source.has_more_than_one_use():
                 self.shared[form] = None
 
@@ -382,7 +395,7 @@ class Emitter:
         for argument in self.block.args:
             order = order_of(tensor_of(argument))
             info = self.argument_info(argument, stored_dims(self.dims(argument), order))
-            op = self.insert(InputOp.make(argument, xnn_type(info), location=first.location))
+            op = self.insert(InputOp.make(argument, xnn_type(info), location=handed_on(first.location)))
             self.hold(argument, op.results[0], order)
 
     def argument_info(self, argument: SSAValue, dims: Dims) -> TensorInfo:
@@ -417,7 +430,7 @@ class Emitter:
         operations = [op for op in self.block.ops if isinstance(op, SchemaOp)]
         self.enter()
         for op in operations:
-            self.op = op
+            self.op, self.own = op, {}
             legalizer = legalizers.get(op.SCHEMA.op_name)
             if legalizer is None:
                 raise self.error("no form of it is known")

@@ -17,6 +17,8 @@ from etir.diagnostics import EtirError
 from etir.dialects.et.program import WeightOp
 from etir.dialects.et.weights import Blob, BlobAttr
 
+from etir_testing.devtools.faults import planted
+
 
 class Mlp(nn.Module):
     def __init__(self) -> None:
@@ -77,16 +79,62 @@ def test_delegates_and_the_module_itself() -> None:
 
 
 def test_what_a_delegate_makes_of_its_inputs_is_compared_with_its_nodes() -> None:
-    program, _, compiled, samples = quantized(Mlp(), (4, 64), "static-int8", delegates=["xnnpack"])
+    """By layer as by operation: what rounding inside of a delegate comes to explains little."""
+    program, module, compiled, samples = quantized(Mlp(), (4, 64), "static-int8", delegates=["xnnpack"])
 
-    def broken(data: bytes, method: str, inputs: Any) -> RecordedRun:
-        run = RUNTIMES["etir"](data, method, inputs)
-        place = max(run.values)
-        run.values[place] = [*run.values[place][:-1], run.values[place][-1] * 2]
-        return run
+    def broken(factor: float) -> Any:
+        def runtime(data: bytes, method: str, inputs: Any) -> RecordedRun:
+            run = RUNTIMES["etir"](data, method, inputs)
+            place = max(run.values)
+            run.values[place] = [*run.values[place][:-1], run.values[place][-1] * factor]
+            return run
 
-    found = compare(program, compiled, inputs=samples, runtime={"broken": broken})
+        return runtime
+
+    found = compare(program, compiled, inputs=samples, runtime={"broken": broken(2.0)})
     assert str(found).startswith("first wrong: delegate forward_xnnpack_0 at runtime broken"), str(found)
+    found = compare(module.module, compiled, inputs=samples, runtime={"broken": broken(1.1)})
+    assert str(found).startswith("first wrong: instruction 0 delegate forward_xnnpack_0"), str(found)
+    assert found.finding is not None and found.finding.stage == "et/broken"
+
+
+def test_operations_inside_of_a_delegate_are_judged_one_by_one() -> None:
+    """For the values that each was given; so what is wrong in the file is named without taps."""
+    program, module, compiled, samples = quantized(Mlp(), (4, 64), "static-int8", delegates=["xnnpack"])
+    good = compare(module.module, compiled, inputs=samples)
+    assert good.is_good, good
+    (level,) = (stage for stage in good.stages if stage.name == "et")
+    inside = [row for row in level.rows if " in delegate forward_xnnpack_0 " in row.what]
+    assert len(inside) >= 3 and all(row.local is not None and row.local < 0.01 for row in inside), level.rows
+    with planted("legalize-delegates", r"xnn\.tanh", "xnn.sigmoid"):
+        compiled = module.compile(trace=True)
+    found = compare(module.module, compiled, inputs=samples, search=False)
+    assert str(found).startswith("first wrong: edge.aten.tanh.default in delegate forward_xnnpack_0"), str(found)
+
+
+class Shifted(nn.Module):
+    """A normalization whose shift is large beside what it is added to, with a clamp after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.last = nn.Conv2d(16, 64, 1, bias=False), nn.BatchNorm2d(64), nn.Conv2d(64, 32, 1)
+        with torch.no_grad():
+            self.norm.bias += torch.linspace(0.5, 4, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.conv(x))
+        return self.last(nn.functional.relu6(x))
+
+
+def test_what_a_clamp_is_folded_into_does_not_stand_for_the_layer() -> None:
+    """The product without its shift is nothing that the float program has; the clamped sum is the clamp's value."""
+    program, _, compiled, samples = quantized(Shifted(), (1, 16, 6, 6), "weight-int8", delegates=["xnnpack"])
+    found = compare(program, compiled, inputs=samples)
+    assert isinstance(found, Layers) and found.is_good, found
+    rows = {row.what: row for row in found.stages[0].rows}
+    assert {"relu6", "last"} <= set(rows) and "norm" not in rows, rows
+    assert all((row.local or 0) < 10 ** (-35 / 20) for row in rows.values()), found
+    assert any(note.startswith("not seen: norm: inside of delegate") for note in found.notes), found.notes
 
 
 class Uneven(nn.Module):

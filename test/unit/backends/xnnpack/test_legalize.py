@@ -11,7 +11,9 @@ from xdsl.dialects.func import FuncOp
 from etir.backends.api.patterns import Table
 from etir.backends.xnnpack.backend import BACKEND
 from etir.backends.xnnpack.dialect import NodeOp
+from etir.devtools.values.interpreted import marks_of
 from etir.dialects.context import EtContext
+from etir.dialects.et.origin import number_origins, origins_in
 from etir.dialects.text import parse_module
 from etir.dialects.verify import verify_module
 from etir.passes.infra.manager import run_pipeline
@@ -43,7 +45,7 @@ def test_a_chain_stays_channels_last() -> None:
       et.weight @v : tensor<5x4x1x1xf32> = #et.synthetic<seed = 2>
       func.func @forward(%x: tensor<1x3x6x6xf32>) -> tensor<1x5x6x6xf32> {{
         %w = et.get_weight @w : tensor<4x3x1x1xf32>
-        %v = et.get_weight @v : tensor<5x4x1x1xf32>
+        %v = et.constant dense<1.0> : tensor<5x4x1x1xf32>
         %0 = edge.aten.convolution.default(%x, %w, none, {CONV.format(i=3, o=4)}
         %1 = edge.aten.hardtanh.default(%0, min_val = 0.0, max_val = 6.0) : (tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
         %2 = edge.aten.tanh.default(%1) : (tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
@@ -53,6 +55,37 @@ def test_a_chain_stays_channels_last() -> None:
     """)
     assert kinds(nodes) == {"static_transpose": 2, "conv2d": 2, "tanh": 1}
     assert [n.clamp for n in nodes if n.KIND.name == "conv2d"] == [(0.0, 6.0), None]
+
+
+def test_the_node_that_holds_a_result_has_its_mark() -> None:
+    """Nodes on the way to it compute no value of the program; a range is the value of the one that it is put into."""
+    ctx = EtContext()
+    module = parse_module(
+        """
+      et.weight @w : tensor<4xf32> = #et.synthetic<seed = 1>
+      func.func @forward(%x: tensor<1x4x6x6xf32>) -> (tensor<1x4x6x6xf32>, tensor<1x4x6x6xf32>) {
+        %w = et.get_weight @w : tensor<4xf32>
+        %v = et.constant dense<1.0> : tensor<4xf32>
+        %0, %a, %b = edge.aten._native_batch_norm_legit_no_training.default(
+          %x, %v, %w, %w, %v, momentum = 0.1, eps = 1.0e-05) :
+          (tensor<1x4x6x6xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+          -> (tensor<1x4x6x6xf32>, tensor<0xf32>, tensor<0xf32>)
+        %1 = edge.aten.relu.default(%0) : (tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
+        %2 = edge.aten.silu.default(%1) : (tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
+        func.return %1, %2 : tensor<1x4x6x6xf32>, tensor<1x4x6x6xf32>
+      }
+    """,
+        ctx,
+    )
+    number_origins(module)
+    wanted = {op.name: origins_in(op.location) for op in module.walk() if op.name.startswith("edge.")}
+    norm, relu, silu = (found.numbers[0] for found in wanted.values() if found is not None)
+    run_pipeline(ctx, module, OUTLINE)
+    nodes = [op for op in module.walk() if isinstance(op, NodeOp)]
+    assert [node.KIND.name for node in nodes] == ["multiply", "add", "sigmoid", "multiply"]
+    assert [[mark.origin for mark in marks_of(node.results[0])] for node in nodes] == [[], [relu], [], [silu]]
+    origins = [found.numbers for node in nodes if (found := origins_in(node.location)) is not None]
+    assert origins == [(norm,), (norm, relu), (silu,), (silu,)]
 
 
 def test_a_range_that_others_see_past_is_a_node() -> None:
