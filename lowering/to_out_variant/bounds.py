@@ -62,9 +62,8 @@ def unbounded_dim(symbol: str, dim: Dim, source: SSAValue, func: FuncOp, locatio
         return E0416.diagnostic(
             f"the number '{numbers[0]}', an input, has no upper bound: {whose} cannot be planned",
             location,
-            help=f'export with {numbers[0]} = torch.export.Dim("{numbers[0]}", max={_EXAMPLE}) in '
-            f'dynamic_shapes={{"{numbers[0]}": {numbers[0]}}}, or say in the model how large it gets: '
-            f"torch._check({numbers[0]} <= {_EXAMPLE})",
+            help=f"say in the model how large it gets: torch._check({numbers[0]} <= {_EXAMPLE}); torch.export takes no "
+            "bounds for numbers in dynamic_shapes",
         )
     if not places:
         return E0416.diagnostic(

@@ -396,6 +396,14 @@ Error Method::check_calls(const Span<const KernelTable>& tables) {
   return Error::Ok;
 }
 
+// The number of the input that is a value, or -1.
+int Method::find_input(int32_t value) const {
+  for (uint32_t i = 0; i < inputs_.count(); ++i) {
+    if (inputs_.get<int32_t>(i) == value) return static_cast<int>(i);
+  }
+  return -1;
+}
+
 // Whether the arguments of a call are of the kinds in the kernel's signature.
 Error Method::check_call(const flat::Table& call, const Span<const KernelTable>& tables) {
   const int32_t index = call.get<int32_t>(0);
@@ -408,7 +416,11 @@ Error Method::check_call(const flat::Table& call, const Span<const KernelTable>&
   for (uint32_t i = 0; i < op.arguments; ++i, ++letter) {
     if (*letter == '>') ++letter;
     const Tag tag = values_.tags[args.get<int32_t>(i)];
-    if (!takes(*letter, tag)) return fail(Check::ArgumentKind, i, static_cast<int64_t>(tag));
+    if (!takes(*letter, tag)) {
+      const int input = tag == Tag::None ? find_input(args.get<int32_t>(i)) : -1;
+      if (input >= 0 && takes(*letter, Tag::Int)) return fail(Check::NumberLeftOut, i, input);
+      return fail(Check::ArgumentKind, i, static_cast<int64_t>(tag));
+    }
     const int left_out = find_left_out(values_, args.get<int32_t>(i), op.kernel->dtypes);
     if (left_out >= 0) {
       // Modules for an instruction set have some kernels for some types; those that are linked in have the rest.

@@ -34,6 +34,23 @@ def failure(check: str, call: Any, *arguments: Any) -> ExecutorError:
 X = torch.arange(6.0).reshape(2, 3)
 
 
+def test_numbers_that_an_exporter_left_out_are_named(library: Any) -> None:
+    """ExecuTorch's writes None for an input that is a number that varies; any other None is damage."""
+    for as_input in (True, False):
+        b = Builder()
+        x = b.input(b.tensor(2))
+        none, rows = b.none(), b.int(0)
+        if as_input:
+            b.input(none)
+        b.call("aten::sym_size.int", x, none, rows)
+        error = failure("NumberLeftOut" if as_input else "ArgumentKind", Method, Program(library, b.pte(check=False)))
+        assert error.a == 1 and (error.b == 1 or not as_input)
+        b.instructions.clear()
+        sizes = b.value(IntList((none,)))
+        error = failure("ListNumberLeftOut" if as_input else "ListItemKind", Program, library, b.pte(check=False))
+        assert error.a == sizes and error.b == (1 if as_input else none)
+
+
 def test_runs_and_runs_again(library: Any) -> None:
     method = Method(Program(library, copies()))
     for x in (X, X + 1):
