@@ -40,6 +40,8 @@ class Compared:
 
     rows: list[Difference] = field(default_factory=list[Difference])
     wrong: list[tuple[str, list[int]]] = field(default_factory=list[tuple[str, list[int]]])
+    methods: list[str] = field(default_factory=list[str])
+    """The methods of those sentences."""
 
 
 def compared(source: str | Path | Comparison, trace: Trace) -> Compared:
@@ -91,4 +93,5 @@ def _add(found: Compared, result: dict[str, Any], trace: Trace) -> None:
             f"{result['method']}: first wrong at {finding['stage']}: {', '.join(str(part) for part in parts if part)}"
         )
         row = finding["row"]
+        found.methods.append(str(result["method"]))
         found.wrong.append((text, [] if row is None else origins_of(row)))

@@ -97,6 +97,7 @@ class Collector:
             "files": self._files(),
             "levels": levels + delegates,
             "instructions": instructions,
+            "method": self._shown_first(instructions, memory, differences, profiles),
             "memory": memory,
             "passes": self._passes(),
             "profiles": {method: self._profile(inspector) for method, inspector in profiles.items()},
@@ -323,6 +324,18 @@ class Collector:
             for row in compared.rows
             for index in self.numbers([row.origin])
         ]
+
+    def _shown_first(
+        self,
+        instructions: Mapping[str, Any],
+        memory: Mapping[str, dict[str, Any]],
+        differences: Compared,
+        profiles: Mapping[str, Inspector],
+    ) -> str:
+        """The method that a page opens with: where something is wrong, else which ran longest, else ``forward``."""
+        wrong = [*differences.methods, *(method for method, plan in memory.items() if plan["overlaps"])]
+        ran = sorted(profiles, key=lambda method: -max(profiles[method].totals, default=0.0))
+        return next((method for method in (*wrong, *ran, "forward", *instructions) if method in instructions), "")
 
     def _findings(
         self,

@@ -83,7 +83,7 @@ export class LevelPane {
     this.started = false;
   }
 
-  /** After it is in the page: begin at the first method. */
+  /** After it is in the page: begin at the method that is shown. */
   start() {
     if (this.started) return;
     this.started = true;

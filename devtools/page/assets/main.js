@@ -14,7 +14,7 @@ const FEW = 8;
 class Page {
   constructor(model) {
     this.model = model;
-    this.method = model.methods.includes("forward") ? "forward" : model.methods[0] || "";
+    this.method = model.data.method;
     this.pinned = null;
     this.shownDetails = null;
     this.pass = -1;

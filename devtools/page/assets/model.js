@@ -183,7 +183,7 @@ export class Model {
           if (row >= 0) level.instruction[row] = index;
         });
         const first = table.row.find((row) => row >= 0);
-        if (first !== undefined && method === this.methods[0]) level.begin = Math.max(level.line[first] - 1, 0);
+        if (first !== undefined && method === this.data.method) level.begin = Math.max(level.line[first] - 1, 0);
       }
       if (!profile) continue;
       this.totalMs += profile.total;

@@ -65,6 +65,26 @@ def test_every_program_has_a_page_without_false_alarms(name: str, tmp_path: Path
     assert any(file["text"] and "class Cond" in file["text"] for file in data["files"]) or name == "recurrent"
 
 
+def test_a_page_opens_with_the_method_that_there_is_something_to_see_of(tmp_path: Path) -> None:
+    """Where something is wrong, else which ran longest: what a person wants to know first is there without a click."""
+
+    class Layer(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.exp() @ x
+
+    programs = {name: torch.export.export(Layer(), (torch.ones(3, 3),)) for name in ("first", "second", "third")}
+    compiled = etir.compile(programs, target="etir", trace=True)
+    assert isinstance(compiled.trace, Trace)
+    assert data_of(explore(compiled.trace))["method"] == "first"
+    loaded = etir.runtime.load(compiled)
+    loaded["second"].profile(torch.ones(3, 3)).save(tmp_path / "run.etdp")
+    assert data_of(explore(compiled.trace, profile=tmp_path / "run.etdp"))["method"] == "second"
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({**compare_results(1), "method": "third"}))
+    page = explore(compiled.trace, profile=tmp_path / "run.etdp", compare=wrong)
+    assert data_of(page)["method"] == "third"
+
+
 def test_statistics_of_values(tmp_path: Path) -> None:
     class Log(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
