@@ -12,7 +12,7 @@
 //
 // Minimums add minimum * float(sum of q) in the first form, times s in the second, after the group's product.
 #include "kernels/integer/group_linear.gen.h"
-#include "kernels/integer/group_tile.h"
+#include "kernels/integer/group_row.h"
 #include "kernels/integer/row_scale.h"
 
 namespace etir {
@@ -88,14 +88,16 @@ struct GroupProduct {
   float* out;
   GroupVariant variant;
 
+  /// A tile of `size` rows from `row` on, from a group on.
+  GroupRows rows_from(int64_t row, int size, int64_t group) const {
+    const int64_t at = row * left.groups + group * size;
+    return {left.numbers + row * left.depth + group * weights.group() * size, left.offsets + at,
+            left.sums == nullptr ? nullptr : left.sums + at, left.scales == nullptr ? nullptr : left.scales + at};
+  }
+
   /// A tile of `size` rows from `row` on times some groups of a panel, added to `acc`.
   void add(int64_t row, int size, int64_t group, const GroupPanel& panel, float* acc) const {
-    GroupRows x;
-    x.numbers = left.numbers + row * left.depth + group * weights.group() * size;
-    const int64_t at = row * left.groups + group * size;
-    x.offsets = left.offsets + at;
-    x.sums = left.sums == nullptr ? nullptr : left.sums + at;
-    x.scales = left.scales == nullptr ? nullptr : left.scales + at;
+    const GroupRows x = rows_from(row, size, group);
     switch (size) {
       case 8:
         return add_groups<kBits, 8>(variant, x, panel, acc);
@@ -126,7 +128,6 @@ struct GroupProduct {
     constexpr int kSums = 64;  // rows whose sums are kept while the groups of a panel go by
     float scales[kBlockGroups * kPanel], minimums[kBlockGroups * kPanel];
     float acc[kSums * kPanel];
-    if (end - begin == 1) groups::prefetch_panel<kBits>(weights, first);
     for (int64_t p = first; p < last; ++p) {
       if (end - begin == 1 && p + 1 < last) groups::prefetch_factors(weights, p + 1);
       for (int64_t strip = begin; strip < end; strip += kSums) {
@@ -151,6 +152,44 @@ struct GroupProduct {
     }
   }
 
+#if ETIR_GROUP_ROW
+  /// Panels p, p + step, ...: kCount of them.
+  template <int kCount>
+  void multiply_one_row(int64_t p, int64_t step) const {
+    const Tensor* minimums = weights.minimums;
+    const ScalarType type = weights.scales->dtype;
+    const int64_t factors = left.groups * kPanel * static_cast<int64_t>(element_size(type));
+    PackedPanel panels[kCount];
+    for (int s = 0; s < kCount; ++s) {
+      const int64_t panel = p + s * step;
+      panels[s] = {weights.panel<kBits>(panel), weights.scales->ptr<uint8_t>() + panel * factors,
+                   minimums == nullptr ? nullptr : minimums->ptr<uint8_t>() + panel * factors};
+    }
+    float acc[kCount * kPanel];
+    multiply_row<kCount>(rows_from(0, 1, 0), panels, type, left.groups, weights.group() / groups::kChunk, acc);
+    for (int s = 0; s < kCount; ++s) store(0, (p + s * step) * kPanel, acc + s * kPanel);
+  }
+#endif
+
+  /// The one row there is times panels [first, last), which are asked for first.
+  void multiply_one_row(int64_t first, int64_t last) const {
+#if ETIR_GROUP_ROW
+    // The scales of both are of one type in what etir packs.
+    const bool same = weights.minimums == nullptr || weights.minimums->dtype == weights.scales->dtype;
+    if (kBits == 4 && variant == GroupVariant::Avx2 && same) {
+      const int64_t length = (last - first) / kStreams;
+      for (int s = 0; s < kStreams; ++s) {
+        groups::prefetch_panel<kBits>(weights, first + s * length, kStreamPrefetchBytes);
+      }
+      for (int64_t p = first; p < first + length; ++p) multiply_one_row<kStreams>(p, length);
+      for (int64_t p = first + kStreams * length; p < last; ++p) multiply_one_row<1>(p, 1);
+      return;
+    }
+#endif
+    groups::prefetch_panel<kBits>(weights, first);
+    multiply(0, 1, first, last);
+  }
+
   void run(KernelContext& ctx) const {
     const int64_t panels = weights.panels();
     const int64_t panel_bytes = std::max<int64_t>(1, left.depth * kPanel * kBits / 8);
@@ -162,6 +201,7 @@ struct GroupProduct {
     const int64_t grain = left.rows >= 16 ? 1 : std::max(share, kTaskBytes / panel_bytes);
     for (int64_t s = 0; s < strips; ++s) {
       ctx.parallel_for(panels, grain, [&](int64_t first, int64_t last) {
+        if (left.rows == 1) return multiply_one_row(first, last);
         multiply(s * strip, std::min(left.rows, (s + 1) * strip), first, last);
       });
     }

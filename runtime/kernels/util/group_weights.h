@@ -80,10 +80,10 @@ inline void prefetch_factors(const Weights& weights, int64_t panel) {
   }
 }
 
-/// Asks for what a product of one row reads before prefetch_weights() is ahead of it, of the panels from `panel` on.
+/// Asks for what a product of one row reads before it is `bytes` ahead of itself, of the panels from `panel` on.
 template <int kBits>
-void prefetch_panel(const Weights& weights, int64_t panel) {
-  prefetch(weights.panel<kBits>(panel), kPrefetchBytes);
+void prefetch_panel(const Weights& weights, int64_t panel, int64_t bytes = kPrefetchBytes) {
+  prefetch(weights.panel<kBits>(panel), bytes);
   prefetch_factors(weights, panel);
 }
 

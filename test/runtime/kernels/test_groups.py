@@ -64,7 +64,8 @@ def call(kernels: Kernels, name: str, arguments: list[Any]) -> tuple[np.ndarray,
 
 
 SHAPES = [
-    (1, 64, 16, 2), (1, 576, 40, 18), (3, 96, 33, 3), (8, 64, 5, 1), (15, 40, 17, 1), (17, 2112, 19, 33),
+    (1, 64, 16, 2), (1, 576, 40, 18), (1, 192, 100, 3), (1, 40, 37, 1),
+    (3, 96, 33, 3), (8, 64, 5, 1), (15, 40, 17, 1), (17, 2112, 19, 33),
     (70, 128, 50, 1), (131, 160, 16, 5), (2, 5, 1, 1), (0, 32, 4, 1), (4, 32, 0, 1), (9, 256, 3, 2),
 ]  # fmt: skip
 """Rows, depth, columns, groups."""
@@ -91,15 +92,18 @@ def test_dynamic(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], 
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_scales_of_bfloat16(kernels: Kernels, bits: int) -> None:
+@pytest.mark.parametrize("rows", [1, 5])
+def test_scales_of_bfloat16(kernels: Kernels, bits: int, rows: int) -> None:
     """They give what the same scales give as float32."""
     layer = Layer(bits, 40, 96, 3, low=True, dtype=np.float32)
-    x = layer.rows(5, 96)
+    x = layer.rows(rows, 96)
     weight, *factors = map(tensor, layer.arguments)
     short = [f.to(torch.bfloat16) for f in factors]
     for name, more in (("dynamic_linear", [tensor(layer.sums), None, 40]), ("linear", [None, 40])):
         found = [
-            kernels.call(f"etir::int{bits}_group_{name}.out", [tensor(x), weight, *given, *more], [torch.zeros(5, 40)])
+            kernels.call(
+                f"etir::int{bits}_group_{name}.out", [tensor(x), weight, *given, *more], [torch.zeros(rows, 40)]
+            )
             for given in (short, [f.float() for f in short])
         ]
         np.testing.assert_array_equal(found[0][0].numpy(), found[1][0].numpy())
