@@ -128,6 +128,13 @@ def _elu(b: Body, op: Any) -> SSAValue:
     return b.select("ogt", x, 0.0, b.mul(x, scale), negative)
 
 
+def _softplus(b: Body, op: Any) -> SSAValue:
+    x, beta = b.of(op.arg("self")), float(op.arg("beta"))
+    scaled = x if beta == 1.0 else b.mul(x, beta)
+    found = b.make(math.Log1pOp, b.make(math.ExpOp, scaled))
+    return b.select("ogt", scaled, float(op.arg("threshold")), x, found if beta == 1.0 else b.div(found, beta))
+
+
 def _binary(combine: Callable[[Body, Any, Any], SSAValue]) -> Expand:
     return lambda b, op: combine(b, op.arg("self"), op.arg("other"))
 
@@ -190,6 +197,7 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.silu.default": _unary(lambda b, x: b.mul(x, b.sigmoid(x))),
     "aten.gelu.default": _gelu,
     "aten.elu.default": _elu,
+    "aten.softplus.default": _softplus,
     "aten.hardtanh.default": lambda b, op: b.clamp(op.arg("self"), op.arg("min_val"), op.arg("max_val")),
     "aten.clamp.default": lambda b, op: b.clamp(op.arg("self"), op.arg("min"), op.arg("max")),
     "aten.hardsigmoid.default": _unary(lambda b, x: b.div(b.clamp(b.add(x, 3.0), 0.0, 6.0), 6.0)),

@@ -11,7 +11,7 @@ from etir.backends.native.errors import E1167, E1168
 from etir.backends.native.footprint import footprint
 from etir.backends.native.kernels import template_of
 from etir.backends.native.sizes import most
-from etir.backends.native.tile import BufferOp, TemplateOp, shape_of, strides_of
+from etir.backends.native.tile import BufferOp, TemplateOp, lie_alike, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.et.workspace import APART
@@ -88,7 +88,8 @@ def _is_written_over(accesses: Accesses, under: tuple[Base, int], over: tuple[Ba
         if of.base is not under[0]:
             continue
         is_there = under[1] + 4 * of.offset == over[1] + 4 * to.offset
-        if not is_there or value.type != written[0].type or allowed.count(value) != operands.count(value):
+        is_allowed = allowed.count(value) == operands.count(value)
+        if not is_there or not is_allowed or not lie_alike(value.type, written[0].type):
             return False
     return True
 
@@ -160,7 +161,7 @@ def _aliases(op: TemplateOp, target: SSAValue, accesses: Accesses) -> Iterator[D
             continue
         if in_place is None:
             in_place = [*template_of(op).in_place(op)]
-        if in_place.count(value) == reads and value.type == target.type and of.offset == to.offset:
+        if in_place.count(value) == reads and lie_alike(value.type, target.type) and of.offset == to.offset:
             continue
         yield E1168.diagnostic(
             f"'{op.name}' writes floats {to.floats.first} to {to.floats.last} of {to.base.name} while it reads "

@@ -24,7 +24,7 @@ PRODUCTS = (
 )
 """Roots of products."""
 
-CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default")
+CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default", "aten.softplus.default")
 """Functions of one number that are several operators for other delegates."""
 
 POOLS = (

@@ -7,7 +7,10 @@ are tried, what costs least time first; each that lowers the plan is kept, until
 * ``over``: what an elementwise operator can write over its own operand does not go by rows with what reads it.
 * ``parts``: what is read and joined to others as well, as the states of a recurrent layer, is written to its part of
   the whole, which then lives from the first of them on.
+* ``joins``: what is joined to others twice is joined in memory of its own first, as the states of one direction: the
+  larger whole lives from the second time on.
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
+* ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
 * ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is a row of tiles at a time.
@@ -36,7 +39,7 @@ from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
 from etir.dialects.schema_op import SchemaOp
 
-QUICK, SLOW = ("rows", "over", "parts", "blocks"), ("panels", "tiles")
+QUICK, SLOW = ("rows", "over", "parts", "joins", "blocks", "dense"), ("panels", "tiles")
 """Savings that are tried before images lose their borders, and after that."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""

@@ -106,6 +106,16 @@ def dims_of_type(type: Attribute) -> tuple[int, ...]:
     return type.layout.rows[0] if isinstance(type.layout, SizesAttr) else type.get_shape()
 
 
+def lie_alike(one: Attribute, other: Attribute) -> bool:
+    """Whether two memrefs have the same dims, and elements at the same distances from their first ones; strides of dims
+    of length 1 say nothing.
+    """
+    dims = dims_of_type(one)
+    if dims != dims_of_type(other):
+        return False
+    return all(a == b or n == 1 for n, a, b in zip(dims, strides_of(one), strides_of(other), strict=True))
+
+
 def extent_of(type: Attribute) -> int:
     """The floats from the first element of a memref to the end of its last one."""
     shape = dims_of_type(type)
@@ -208,17 +218,20 @@ class BrgemmOp(TemplateOp):
     With ``taps`` the product is a sum of products over one dim or two: a [..., taps, m, k], b [..., taps, n / panel, k,
     panel]. A convolution is one whose a is an image with strides that overlap: a tap for each row of the window, k its
     columns and channels; or a tap for each row and column, where columns of the window lie apart.
+
+    ``over``: c may be the memory of an extra operand, so that sums do not rest in c before the body.
     """
 
     name = "tile.brgemm"
     taps = opt_prop_def(ArrayAttr)
+    over = opt_prop_def(UnitAttr)
     a = operand_def(MemRefType)
     b = operand_def(MemRefType)
     c = operand_def(MemRefType)
     extra = var_operand_def(MemRefType)
     body = region_def("single_block")
     assembly_format = (
-        "$a `,` $b `,` $c `(` $extra `)` (`taps` $taps^)? (`schedule` $schedule^)? attr-dict `:` "
+        "$a `,` $b `,` $c `(` $extra `)` (`over` $over^)? (`taps` $taps^)? (`schedule` $schedule^)? attr-dict `:` "
         "type($a) `,` type($b) `,` type($c) "
         "`(` type($extra) `)` $body"
     )

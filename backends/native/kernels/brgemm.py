@@ -119,6 +119,13 @@ def lines_together(op: BrgemmOp, cpu: Cpu, rows: int) -> int:
     return -(-whole // -(-whole * line * 4 // (cpu.l2 // 2)))
 
 
+def _rests(op: BrgemmOp) -> bool:
+    """Whether sums lie in c between slices of depth, or between taps."""
+    k = shape_of(op.a)[-1]
+    (depth,), (taps,) = integers(op, "depth", (k,)), integers(op, "taps", (0,))
+    return bool(taps) or not at_least(depth, k)
+
+
 @template(BrgemmOp)
 class Brgemm(Template):
     """Products of a matrix and panels."""
@@ -229,6 +236,8 @@ class Brgemm(Template):
             return "taps one after the other need taps, the whole depth, one panel"
         if not 1 <= unroll <= MOST_UNROLLED:
             return f"1 to {MOST_UNROLLED} steps of depth stand one after the other"
+        if op.over is not None and (_rests(op) or not is_light(op.body.block)):
+            return "sums rest in c, which may be the memory of an extra operand"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
         row, column = strides_of(op.b.type)[-2:]
@@ -242,14 +251,15 @@ class Brgemm(Template):
 
     def in_place(self, op: BrgemmOp) -> Sequence[SSAValue]:
         """Extra operands, unless sums lie in c before they are read: between slices, and before a long body."""
-        k = shape_of(op.a)[-1]
-        (depth,) = integers(op, "depth", (k,))
-        (taps,) = integers(op, "taps", (0,))
-        return op.extra if at_least(depth, k) and not taps and is_light(op.body.block) else ()
+        return op.extra if is_light(op.body.block) and not _rests(op) else ()
 
     def in_place_always(self, op: BrgemmOp) -> Sequence[SSAValue]:
-        """None: a schedule may put sums into c."""
-        return ()
+        """Those of a product that is short enough for no schedule to cut its depth; the plan says so (``over``), so
+        that none does.
+        """
+        cut = op.taps is not None and op.tap_counts[0] > 1
+        is_short = at_least(DEPTH_OF_PARTS, shape_of(op.a)[-1]) and not cut
+        return op.extra if is_short and is_light(op.body.block) else ()
 
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""

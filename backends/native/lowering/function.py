@@ -65,7 +65,7 @@ class Lowering(Memory):
     def __init__(self, func: FuncOp, target: Cpu):
         self.func, self.target, self.panel = func, target, panel_of(target)
         self.least_cut = least_cut(func)
-        self.saves_parts = "parts" in saved(func)
+        self.saves_parts, self.saves_joins = ("parts" in saved(func)), ("joins" in saved(func))
         self._against: dict[GroupOp, str | None] = {}
         source = func.body.block
         self.returned = cast(ReturnOp, source.last_op)

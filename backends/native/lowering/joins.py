@@ -18,6 +18,8 @@ AS_IMAGES = ("aten.cat.default",)
 def _whole(lowering: Lowering, op: SchemaOp, as_image: bool) -> Place:
     """The memory of a join, made when it is first asked for."""
     result = op.results[0]
+    if result not in lowering.places and lowering.saves_joins and lowering.joined(result) is not None:
+        lowering.places[result] = lowering.buffer(shape(result))
     if result not in lowering.places:
         return lowering.image(result) if as_image and operator_of(op) in AS_IMAGES else lowering.result(result)
     return lowering.places[result]

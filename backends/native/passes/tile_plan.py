@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from etir.backends.native.functions import PLACES, outputs_of, tile_functions
+from etir.backends.native.functions import PLACES, outputs_of, saved, tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.sizes import most
-from etir.backends.native.tile import BufferOp, TemplateOp, extent_of
+from etir.backends.native.tile import BrgemmOp, BufferOp, TemplateOp, extent_of, lie_alike
 from etir.backends.native.users import base_of, place_of
 from etir.backends.native.view import view_of
 from etir.dialects.context import EtContext
@@ -51,9 +51,27 @@ def place_function(func: FuncOp, offsets: Mapping[int, int], arguments: int) -> 
     buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
     for key, op in enumerate(buffers):
         op.properties["at"] = IntegerAttr(offsets[key], i64)
+    numbers = {op.result: key for key, op in enumerate(buffers)}
+    numbers |= {arg: len(buffers) + number for number, arg in enumerate(func.body.block.args[:arguments])}
+    for op in func.body.block.ops:
+        if isinstance(op, BrgemmOp):
+            op.over = UnitAttr() if _is_over(op, numbers, offsets) else None
     if arguments:
         places = [offsets.get(len(buffers) + number, APART) for number in range(arguments)]
         func.attributes[PLACES] = DenseArrayBase.from_list(i64, places)
+
+
+def _is_over(op: BrgemmOp, numbers: Mapping[SSAValue, int], offsets: Mapping[int, int]) -> bool:
+    """Whether a product is written over an extra operand."""
+
+    def ends(value: SSAValue) -> tuple[int, int] | None:
+        base = base_of(value)
+        at = offsets.get(numbers.get(base, -1))
+        return None if at is None else (at, at + 4 * most(extent_of(base.type)))
+
+    to = ends(op.c)
+    found = [ends(value) for value in op.extra]
+    return to is not None and any(of is not None and of[0] < to[1] and to[0] < of[1] for of in found)
 
 
 def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Problem:
@@ -73,7 +91,8 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
                     live.setdefault(base[operand], []).append(number)
     buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
     end = len(func.body.block.ops)
-    items = [_buffer(key, op.result, live.get(op.result, [0])) for key, op in enumerate(buffers)]
+    is_dense = "dense" in saved(func)
+    items = [_buffer(key, op.result, live.get(op.result, [0]), is_dense) for key, op in enumerate(buffers)]
     inputs = len(arguments) - outputs_of(func) if arguments else 0
     lives: dict[SSAValue, Sequence[int]] = {op.result: live.get(op.result, [0]) for op in buffers}
     keys: dict[SSAValue, int] = {op.result: key for key, op in enumerate(buffers)}
@@ -81,14 +100,15 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
         if around is not None and around[number] == APART:
             continue
         at = [-1, *live.get(arg, [])] if number < inputs else [*live.get(arg, []), end]
-        items.append(_buffer(len(buffers) + number, arg, at, None if around is None else around[number]))
+        items.append(_buffer(len(buffers) + number, arg, at, is_dense, None if around is None else around[number]))
         lives[arg], keys[arg] = at, len(buffers) + number
     return Problem(items, shares=[*_in_place(func, keys, lives)])
 
 
-def _buffer(key: int, value: SSAValue, at: Sequence[int], place: int | None = None) -> Buffer:
+def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place: int | None = None) -> Buffer:
     size = 4 * most(extent_of(value.type))
-    return Buffer(key, size, ((min(at), max(at)),), alignment_of(size) if place is None else 16, fixed_offset=place)
+    alignment = alignment_of(0 if is_dense or place is not None else size)
+    return Buffer(key, size, ((min(at), max(at)),), alignment, fixed_offset=place)
 
 
 def _in_place(func: FuncOp, keys: Mapping[SSAValue, int], lives: Mapping[SSAValue, Sequence[int]]) -> Iterator[Share]:
@@ -108,7 +128,7 @@ def _in_place(func: FuncOp, keys: Mapping[SSAValue, int], lives: Mapping[SSAValu
                 continue
             reads = [value for value in op.operands if base_of(value) is operand]
             offsets = {place_of(value).offset: None for value in reads}
-            same = all(value.type == to.type and allowed.count(value) == reads.count(value) for value in reads)
+            same = all(lie_alike(value.type, to.type) and allowed.count(value) == reads.count(value) for value in reads)
             if same and len(offsets) == 1:
                 displacement = 4 * (next(iter(offsets)) - place_of(to).offset)
                 if isinstance(displacement, int):

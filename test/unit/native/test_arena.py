@@ -16,6 +16,7 @@ from etir.backends.native import compile, savings
 from etir.backends.native.blob import read_blob
 from etir.backends.native.errors import E1162
 from etir.backends.native.functions import SAVES
+from etir.backends.native.kernels.brgemm import Brgemm
 from etir.memory_bound import bytes_of
 
 from etir_testing.native.blobs import blobs_of
@@ -109,6 +110,21 @@ class Transposed(nn.Module):
         return torch.sigmoid(self.query(x) @ keys.transpose(1, 2)) + x @ keys.transpose(1, 2)
 
 
+class Both(nn.Module):
+    """States of two directions, joined step by step and then to one another, beside wide gates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead, self.back = nn.Linear(12, 96), nn.Linear(12, 96)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = []
+        for layer, order in ((self.ahead, range(7)), (self.back, range(6, -1, -1))):
+            gates = layer(x)
+            found.append(torch.stack([torch.tanh(gates[step, :, :16]) * gates[step, :, 80:] for step in order]))
+        return torch.relu(torch.cat(found, -1)) + 1.0
+
+
 def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     """Programs whose code saves memory in one way, by the way."""
     torch.manual_seed(0)
@@ -124,6 +140,8 @@ def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
         "over": (nn.Sequential(*normed), (torch.randn(5, 1, 28, 28),)),
         "rows": (nn.Sequential(*images), (torch.randn(1, 3, 20, 20),)),
         "parts": (Recurrent(), (torch.randn(8, 64),)),
+        "joins": (Both(), (torch.randn(7, 3, 12),)),
+        "dense": (nn.Sequential(nn.Linear(33, 65), nn.Linear(65, 71), nn.Linear(71, 33)), (torch.randn(5, 33),)),
         "panels": (Transposed(), (torch.randn(4, 10, 16), torch.randn(4, 17, 16))),
     }
 
@@ -149,3 +167,42 @@ def test_each_saving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(torch.as_tensor(got), module(*given), rtol=1e-5, atol=1e-5)
     (two,) = etir.runtime.load(program, threads=2).forward(*given)
     assert torch.equal(torch.as_tensor(got), torch.as_tensor(two))
+
+
+class Residual(nn.Module):
+    """Products that are added to what nobody reads afterwards, or gate it."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(24, depth), nn.Linear(depth, depth)
+        self.gate = nn.Linear(depth, depth)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        start = self.first(x)
+        start = start + self.second(torch.relu(start))
+        return (start + self.gate(torch.abs(start)) * 0.5).view(-1, 2)
+
+
+@pytest.mark.parametrize(("depth", "is_over"), [(96, True), (256, True), (260, False)])
+def test_a_product_over_its_residual(depth: int, is_over: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product whose depth no schedule cuts is written over what is added to it: less memory, eager's numbers, the
+    same bits on two threads. A longer one is not, since its sums may rest in the result.
+    """
+    torch.manual_seed(0)
+    module, x = Residual(depth).eval(), torch.randn(70, 24)
+    exported = torch.export.export(module, (x,))
+    planned: list[str] = []
+    real = compile.plan_both
+    monkeypatch.setattr(compile, "plan_both", lambda func, *given: (real(func, *given), planned.append(str(func)))[0])
+    program = etir.compile(exported, target="etir", delegates=["native"])
+    assert program.warnings == ()
+    assert sum(text.count(") over :") for text in planned) == (2 if is_over else 0)
+    (got,) = etir.runtime.load(program).forward(x)
+    (two,) = etir.runtime.load(program, threads=2).forward(x)
+    assert torch.equal(torch.as_tensor(got), torch.as_tensor(two))
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(got), module(x), rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(Brgemm, "in_place_always", lambda *_: ())
+    apart = etir.compile(exported, target="etir", delegates=["native"])
+    arenas = [read_blob(blob).arena_bytes for made in (program, apart) for blob in blobs_of(made.buffer)]
+    assert arenas[0] < arenas[1] if is_over else arenas[0] == arenas[1]

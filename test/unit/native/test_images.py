@@ -87,6 +87,36 @@ def test_schedules_that_a_processor_cannot_do(schedule: str, reason: str) -> Non
     assert reason in str(caught.value)
 
 
+OVER = TILED.replace("%y: memref", "%e: memref<30x32xf32>, %y: memref").replace(
+    "%y() SCHEDULE : memref<30x20xf32>, memref<1x20x32xf32>, memref<30x32xf32>() {\n  ^bb0(%0: f32):",
+    "%y(%e) over SCHEDULE : memref<30x20xf32>, memref<1x20x32xf32>, memref<30x32xf32>(memref<30x32xf32>) {\n"
+    "  ^bb0(%0: f32, %1: f32):",
+)
+
+
+@pytest.mark.parametrize(("depth", "rests"), [(20, False), (10, True)])
+def test_sums_that_would_rest_in_an_operand(depth: int, rests: bool) -> None:
+    """Where a product is written over an extra operand, no schedule may cut its depth; those that are chosen do not."""
+    context = EtContext()
+    register_dialect(context, "tile")
+
+    def over(schedule: str) -> FuncOp:
+        (func,) = parse_module(OVER.replace("SCHEDULE", schedule), context).body.block.ops
+        assert isinstance(func, FuncOp)
+        return func
+
+    text = f"schedule {{tile = [4, 2], depth = {depth}, rows = 30}}"
+    if rests:
+        with pytest.raises(EtirError, match="E1164.*sums rest in c"):
+            print_c(over(text), cpu("x86-64-v4"))
+    else:
+        print_c(over(text), cpu("x86-64-v4"))
+    for name in known():
+        func = over("")
+        choose_schedules(func, cpu(name))
+        print_c(func, cpu(name))
+
+
 def test_every_processor_has_a_schedule() -> None:
     for name in known():
         func = tiled("")

@@ -184,6 +184,14 @@ def joins(draw: Draw) -> Case:
     return Function(images if which < 4 else moved), (torch.randn(2, 4, 5, 5),)
 
 
+def curves(draw: Draw) -> Case:
+    """Functions of one number that are several operators for others, far to both sides as well."""
+    beta, threshold = draw.choice([1.0, 0.5, 3.0, -2.0]), draw.choice([20.0, 1.0, -3.0])
+    layer = nn.Linear(9, 21)
+    scale = draw.choice([1.0, 40.0])
+    return Function(lambda x: F.softplus(x * scale, beta, threshold), layer), (torch.randn(4, 9),)
+
+
 def products(draw: Draw) -> Case:
     """Matrices of every kind, with views between them."""
     b, m, k, n = (draw.choice([1, 2, 7, 16, 33]) for _ in range(4))
@@ -203,7 +211,19 @@ def products(draw: Draw) -> Case:
     )
 
 
-CASES = [convolution, images_of_one_pixel, transposed, depthwise, pool, reduction, softmax, norm, joins, products]
+CASES = [
+    convolution,
+    images_of_one_pixel,
+    transposed,
+    depthwise,
+    pool,
+    reduction,
+    softmax,
+    norm,
+    joins,
+    curves,
+    products,
+]
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
