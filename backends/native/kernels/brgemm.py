@@ -5,7 +5,8 @@ A register tile is ``m`` rows by ``n`` vectors of columns: for each step of dept
 columns of a matrix as it lies, and be narrower than a vector. Depth is cut into slices
 that let the rows of a stay in the second cache; between slices the sums rest in c. Rows are shared out evenly: 197
 rows in tiles of up to 14 are two of 14 and thirteen of 13, not fourteen of 14 and one of 1. Products of up to three
-rows take several panels at once, so that there are enough sums to hide the latency of a multiply-add. Those of a batch
+rows take several panels at once, so that there are enough sums to hide the latency of a multiply-add, and weights come
+from memory in several streams: three are half as quick again as one. Those of a batch
 that share their panels and have few rows, as lines of a small image do, are one tile together: panels are read once for
 all of its lines. Where a panel's taps are more than half of the second cache, as those of 3x3 windows of 256 channels
 of half a megabyte, lines use it together, a tap after the other, and tiles go on from one line in the next: a line of
@@ -126,6 +127,15 @@ def _rests(op: BrgemmOp) -> bool:
     return bool(taps) or not at_least(depth, k)
 
 
+def _panels_at_once(rows: int, vectors: int, cpu: Cpu) -> int:
+    """The panels, of so many vectors each, that a tile's registers are enough for: sums and one row of b, which a
+    single row takes from memory as it multiplies.
+    """
+    if rows == 1:
+        return (cpu.registers - 2) // vectors
+    return (cpu.registers - 1) // ((rows + 1) * vectors)
+
+
 @template(BrgemmOp)
 class Brgemm(Template):
     """Products of a matrix and panels."""
@@ -141,7 +151,7 @@ class Brgemm(Template):
         if not is_known((m, k, shape_of(op.b)[-3])):
             return self._schedule_of_sizes(op, cpu)
         if m <= FEW_ROWS and op.taps is None and (m + 1) * whole < cpu.registers:
-            wide = min(shape_of(op.b)[-3], (cpu.registers - 1) // ((m + 1) * whole), 4)
+            wide = min(shape_of(op.b)[-3], _panels_at_once(m, whole, cpu), 4)
             wide = wide if whole * cpu.vector == panel else 1
             return {"tile": [m, whole], "depth": k, "panels": wide}
         vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, whole)
@@ -222,7 +232,7 @@ class Brgemm(Template):
         is_part = vectors == 1 and panel < cpu.vector
         if panel % (vectors * cpu.vector) and not is_part:
             return f"{vectors} vectors of {cpu.vector} floats do not divide a panel of {panel}"
-        if (rows + 1) * vectors * wide >= cpu.registers:
+        if wide > _panels_at_once(rows, vectors, cpu):
             return f"a tile of {rows} x {vectors * wide} vectors needs more than {cpu.registers} registers"
         if lines > shared_lines(op):
             return f"{lines} lines of {shared_lines(op)} that share their panels"

@@ -30,3 +30,29 @@ func.func @lines(%x: memref<1x7x3x7x1536xf32, strided<[41472, 4608, 4608, 512, 1
 // CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 1536 : i64, rows = 7 : i64, lines = 2 : i64}
 // AVX2-LABEL: func.func @lines
 // AVX2:      schedule {tile = [6 : i64, 2 : i64], depth = 1536 : i64, rows = 7 : i64, lines = 7 : i64, taps = 1 : i64, unroll = 4 : i64}
+
+// One row: three panels at once, three streams from memory; what is multiplied needs no registers.
+func.func @row(%x: memref<1x1280xf32>, %w: memref<40x1280x32xf32>, %y: memref<1x1280xf32>) attributes {native.outputs = 1 : i64} {
+  tile.brgemm %x, %w, %y() : memref<1x1280xf32>, memref<40x1280x32xf32>, memref<1x1280xf32>() {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  func.return
+}
+// CHECK-LABEL: func.func @row
+// CHECK:     schedule {tile = [1 : i64, 2 : i64], depth = 1280 : i64, panels = 4 : i64}
+// AVX2-LABEL: func.func @row
+// AVX2:      schedule {tile = [1 : i64, 4 : i64], depth = 1280 : i64, panels = 3 : i64}
+
+// Nine megabytes that the second cache does not hold: a few rows with their whole depth.
+func.func @large(%x: memref<1500x1536xf32>, %w: memref<12x1536x32xf32>, %y: memref<1500x384xf32>) attributes {native.outputs = 1 : i64} {
+  tile.brgemm %x, %w, %y() : memref<1500x1536xf32>, memref<12x1536x32xf32>, memref<1500x384xf32>() {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  func.return
+}
+// CHECK-LABEL: func.func @large
+// CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 384 : i64
+// AVX2-LABEL: func.func @large
+// AVX2:      schedule {tile = [6 : i64, 2 : i64], depth = 1536 : i64, rows = 30 : i64, unroll = 4 : i64}
