@@ -1,4 +1,4 @@
-"""The same program must give the same bytes under any hash seed: the text of every phase, and the ``.pte`` file.
+"""The same program must give the same bytes under any hash seed: texts of phases, ``.pte`` files, traces and pages.
 
     python .ci/determinism.py            import two small models, compile all of the registry from text
     python .ci/determinism.py --whole    export, import and compile all of them, in one process for each seed

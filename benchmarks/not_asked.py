@@ -8,7 +8,9 @@ Both figures are ratios that hold on a machine that others use, too:
 * *Compiling*: the functions that hand origins on (``dialects/et/origin.py``) are called whether a trace is recorded or
   not. One compilation notes every call of them, with its arguments. Then a compilation and all of these calls again run
   in turns, and the least processor time of each counts: the share is what a compiler without them would save at most.
-  Without a trace no location has an origin, so to call them again changes nothing.
+  Without a trace no location has an origin, so to call them again changes nothing. ``--whole`` compiles besides with
+  functions in their place that do nothing, in turns with the compiler as it is: the whole difference, by processor time
+  and by the number of Python and C functions that are called, which no other process changes.
 * *Running*: the runtime's core is built with and without ``ETIR_TRACE``, and valgrind counts the machine instructions
   of ``Method::execute`` (``benchmarks/executor_benchmark.cc``) on a program whose kernels do nothing: no program can
   have a larger share. The least time of an instruction is taken of both in turns. ``benchmarks/model_benchmark.cc`` is
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
 import torch
+from xdsl.dialects.builtin import UnknownLoc
 
 import etir
 from etir.dialects.et import origin
@@ -43,10 +46,77 @@ ROOT = Path(__file__).resolve().parents[1]
 ENTRIES = ("give_marks", "handed_on", "of_result", "origins_only", "plain", "standing_for", "united", "with_origins")
 """What passes call of ``dialects/et/origin.py``."""
 TURNS = 5
+WHOLE_TURNS = 8
 LINKS = 500
 """Instructions of the program whose kernels do nothing."""
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+NOTHING: dict[str, Callable[..., Any]] = {
+    "give_marks": lambda old, new: None,
+    "handed_on": lambda location: location,
+    "of_result": lambda location, index: location,
+    "origins_only": lambda value: UnknownLoc(),
+    "plain": lambda location: location,
+    "standing_for": lambda location, *_: location,
+    "united": lambda locations: None,
+    "with_origins": lambda location, found: location,
+}
+"""What stands for the entries in a compiler without origins: what they give where there are none."""
+
+
+@contextmanager
+def calling(functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Let other modules call these in the place of the entries."""
+    replaced: list[tuple[Any, str, Any]] = []
+    for module in [m for name, m in sys.modules.items() if name.startswith("etir.") and m is not origin]:
+        for name in ENTRIES:
+            known = getattr(origin, name)
+            if vars(module).get(name) is known:
+                replaced.append((module, name, known))
+                setattr(module, name, functions[name])
+    try:
+        yield
+    finally:
+        for module, name, known in replaced:
+            setattr(module, name, known)
+
+
+def as_a_whole(model: str, target: str, delegates: str) -> tuple[list[int], list[float]]:
+    """Functions called and processor seconds of a compilation, as it is and without what hands origins on.
+
+    Raises SystemExit when the files are not the same.
+    """
+    program = MODELS[model].export()
+    made: list[bytes] = []
+
+    def compile() -> None:
+        made.append(etir.compile(program, target=target, delegates=delegates or ()).buffer)
+
+    def counted() -> int:
+        count = 0
+
+        def called(frame: Any, event: str, argument: Any) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(called)
+        compile()
+        sys.setprofile(None)
+        return count
+
+    compile()
+    ways = ({name: getattr(origin, name) for name in ENTRIES}, NOTHING)  # both are put in place: that, too, takes time
+    counts, least = [0, 0], [float("inf")] * 2
+    for turn in range(WHOLE_TURNS):
+        for way in (0, 1) if turn % 2 else (1, 0):
+            with calling(ways[way]):
+                counts[way] = counts[way] or counted()
+                least[way] = min(least[way], _processor_time(compile))
+    if len(set(made)) != 1:
+        raise SystemExit(f"{model}: the files differ")
+    return counts, least
 
 
 @contextmanager
@@ -168,8 +238,18 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=["mobilenet_v2", "llama_block", "lstm"], choices=list(MODELS))
     parser.add_argument("--target", default="etir")
     parser.add_argument("--delegates", default="", help="none by default")
+    parser.add_argument("--whole", action="store_true", help="compilations as a whole, and nothing else")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    for model in arguments.models if arguments.whole else ():
+        counts, seconds = as_a_whole(model, arguments.target, arguments.delegates)
+        parts = [f"{a:,} against {b:,} {what}: {100 * (a / b - 1):+.2f} %" for a, b, what in (
+            (counts[0], counts[1], "functions called"),
+            (round(1e3 * seconds[0]), round(1e3 * seconds[1]), "ms"),
+        )]  # fmt: skip
+        print(f"{model}: {', '.join(parts)}", flush=True)
+    if arguments.whole:
+        return
     for model in arguments.models:
         count, own, whole = compiling(model, arguments.target, arguments.delegates)
         print(
