@@ -152,38 +152,19 @@ struct GroupProduct {
     }
   }
 
-#if ETIR_GROUP_ROW
-  /// Panels p, p + step, ...: kCount of them.
-  template <int kCount>
-  void multiply_one_row(int64_t p, int64_t step) const {
-    const Tensor* minimums = weights.minimums;
-    const ScalarType type = weights.scales->dtype;
-    const int64_t factors = left.groups * kPanel * static_cast<int64_t>(element_size(type));
-    PackedPanel panels[kCount];
-    for (int s = 0; s < kCount; ++s) {
-      const int64_t panel = p + s * step;
-      panels[s] = {weights.panel<kBits>(panel), weights.scales->ptr<uint8_t>() + panel * factors,
-                   minimums == nullptr ? nullptr : minimums->ptr<uint8_t>() + panel * factors};
-    }
-    float acc[kCount * kPanel];
-    multiply_row<kCount>(rows_from(0, 1, 0), panels, type, left.groups, weights.group() / groups::kChunk, acc);
-    for (int s = 0; s < kCount; ++s) store(0, (p + s * step) * kPanel, acc + s * kPanel);
-  }
-#endif
-
   /// The one row there is times panels [first, last), which are asked for first.
   void multiply_one_row(int64_t first, int64_t last) const {
 #if ETIR_GROUP_ROW
-    // The scales of both are of one type in what etir packs.
-    const bool same = weights.minimums == nullptr || weights.minimums->dtype == weights.scales->dtype;
-    if (kBits == 4 && variant == GroupVariant::Avx2 && same) {
-      const int64_t length = (last - first) / kStreams;
-      for (int s = 0; s < kStreams; ++s) {
-        groups::prefetch_panel<kBits>(weights, first + s * length, kStreamPrefetchBytes);
-      }
-      for (int64_t p = first; p < first + length; ++p) multiply_one_row<kStreams>(p, length);
-      for (int64_t p = first + kStreams * length; p < last; ++p) multiply_one_row<1>(p, 1);
-      return;
+    if (kBits == 4 && variant == GroupVariant::Avx2 && groups::same_factors(weights)) {
+      return groups::for_streams<kBits>(weights, first, last, [&](auto count, int64_t p, int64_t step) {
+        constexpr int kCount = decltype(count)::value;
+        groups::PackedPanel panels[kCount];
+        groups::read_panels<kBits>(weights, p, step, panels);
+        float acc[kCount * kPanel];
+        multiply_row(rows_from(0, 1, 0), panels, weights.scales->dtype, left.groups, weights.group() / groups::kChunk,
+                     acc);
+        for (int s = 0; s < kCount; ++s) store(0, (p + s * step) * kPanel, acc + s * kPanel);
+      });
     }
 #endif
     groups::prefetch_panel<kBits>(weights, first);

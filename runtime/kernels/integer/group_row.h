@@ -2,49 +2,18 @@
 //
 // Weights are read from memory once, and it must not wait for arithmetic: a group's sums stay in registers and scales
 // are converted where they are used, 31 cycles for a group of 32 times 16 numbers where the tile for several rows
-// (group_tile.h) takes 43. And a core that reads in one line gets less than memory has, as its prefetcher begins anew
-// at the end of each page: panels of kStreams places take turns, group by group, and what is needed next is asked for.
-// The order of the sums, and so the bits, are those of the tile.
+// (group_tile.h) takes 43. Panels of several places take turns, group by group (kernels/util/group_panels.h). The order
+// of the sums, and so the bits, are those of the tile.
 #pragma once
 
 #include "kernels/integer/group_tile.h"
-
-#if ETIR_INT8_X86 && defined(__F16C__)
-#define ETIR_GROUP_ROW 1
-#else
-#define ETIR_GROUP_ROW 0
-#endif
-
-namespace etir::integer {
+#include "kernels/util/group_panels.h"
 
 #if ETIR_GROUP_ROW
 
-/// Places that one row's product reads side by side, each with numbers, scales and minimums of its own. On Zen 3 one
-/// place is 1.1 times slower than two, and so are four: numbers alone would be faster from four.
-constexpr int kStreams = 2;
-constexpr int64_t kStreamPrefetchBytes = 1024;  ///< how far ahead numbers of a stream are asked for
-
-/// A panel as it lies in the file.
-struct PackedPanel {
-  const uint8_t* data;
-  const uint8_t* scales;
-  const uint8_t* minimums;  ///< null: none
-};
+namespace etir::integer {
 
 namespace detail {
-
-/// Eight scales or minimums as float32.
-template <ScalarType kType>
-inline __m256 load_factors(const uint8_t* from) {
-  if constexpr (kType == ScalarType::Half) {
-    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-  } else if constexpr (kType == ScalarType::BFloat16) {
-    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-  } else {
-    return _mm256_loadu_ps(reinterpret_cast<const float*>(from));
-  }
-}
 
 /// The products of a chunk of the row and of a panel, in 16 bits, then in 32: those of columns 0 to 7 and 8 to 15.
 inline void multiply_chunk(const int8_t* numbers, const uint8_t* data, __m256i (&sums)[2]) {
@@ -52,7 +21,7 @@ inline void multiply_chunk(const int8_t* numbers, const uint8_t* data, __m256i (
   __m256i pairs[2];
   ETIR_UNROLL
   for (int q = 0; q < groups::kChunk / 8; ++q) {
-    __builtin_prefetch(data + kStreamPrefetchBytes + q * kPanel * kQuad);
+    __builtin_prefetch(data + groups::kStreamPrefetchBytes + q * kPanel * kQuad);
     int fours[2];
     std::memcpy(fours, numbers + q * 8, sizeof(fours));
     const __m256i lower = _mm256_set1_epi32(fours[0]), upper = _mm256_set1_epi32(fours[1]);
@@ -72,17 +41,18 @@ inline void multiply_chunk(const int8_t* numbers, const uint8_t* data, __m256i (
 
 }  // namespace detail
 
-/// acc[panel][16] = the products of one row and of kCount panels, in `groups` groups of `chunks` chunks.
+/// acc[panel][16] = the products of one row and of kCount panels, in `count` groups of `chunks` chunks.
 template <int kCount, bool kMinimums, bool kScaled, ScalarType kType>
-void multiply_row(const GroupRows& x, const PackedPanel (&panels)[kCount], int64_t groups, int64_t chunks, float* acc) {
-  constexpr int64_t kFactors = groups::kLanes * (kType == ScalarType::Float ? 4 : 2);  // bytes of a group
-  const int64_t whole = groups * kFactors;                                             // bytes of a panel
+void multiply_row(const GroupRows& x, const groups::PackedPanel (&panels)[kCount], int64_t count, int64_t chunks,
+                  float* acc) {
+  constexpr int64_t kFactors = groups::kFactorBytes<kType>;
+  const int64_t whole = count * kFactors;  // bytes of a panel
   __m256 totals[kCount][2];
   ETIR_UNROLL
   for (int p = 0; p < kCount; ++p) totals[p][0] = totals[p][1] = _mm256_setzero_ps();
   const int8_t* numbers = x.numbers;
   int64_t at = 0;
-  for (int64_t g = 0; g < groups; ++g, numbers += chunks * groups::kChunk) {
+  for (int64_t g = 0; g < count; ++g, numbers += chunks * groups::kChunk) {
     ETIR_UNROLL
     for (int p = 0; p < kCount; ++p) {
       const uint8_t* data = panels[p].data + at;
@@ -99,13 +69,13 @@ void multiply_row(const GroupRows& x, const PackedPanel (&panels)[kCount], int64
       ETIR_UNROLL
       for (int v = 0; v < 2; ++v) {
         const int64_t factor = g * kFactors + v * (kFactors / 2);
-        __m256 scale = detail::load_factors<kType>(panels[p].scales + factor);
+        __m256 scale = groups::load_factors<kType>(panels[p].scales + factor);
         if constexpr (kScaled) scale = _mm256_mul_ps(scale, _mm256_set1_ps(x.scales[g]));
         // With minimums the sums begin with 0.
         if constexpr (!kMinimums) sums[v] = _mm256_add_epi32(sums[v], _mm256_set1_epi32(x.offsets[g]));
         totals[p][v] = _mm256_add_ps(totals[p][v], _mm256_mul_ps(scale, _mm256_cvtepi32_ps(sums[v])));
         if constexpr (kMinimums) {
-          const __m256 minimums = detail::load_factors<kType>(panels[p].minimums + factor);
+          const __m256 minimums = groups::load_factors<kType>(panels[p].minimums + factor);
           totals[p][v] = _mm256_add_ps(totals[p][v], _mm256_mul_ps(minimums, _mm256_set1_ps(x.sums[g])));
         }
       }
@@ -118,28 +88,16 @@ void multiply_row(const GroupRows& x, const PackedPanel (&panels)[kCount], int64
 
 /// The same for any form of factors.
 template <int kCount>
-void multiply_row(const GroupRows& x, const PackedPanel (&panels)[kCount], ScalarType factors, int64_t groups,
+void multiply_row(const GroupRows& x, const groups::PackedPanel (&panels)[kCount], ScalarType factors, int64_t count,
                   int64_t chunks, float* acc) {
-  const auto run = [&](auto minimums, auto scaled, auto type) {
-    multiply_row<kCount, decltype(minimums)::value, decltype(scaled)::value, decltype(type)::value>(x, panels, groups,
-                                                                                                    chunks, acc);
-  };
-  const auto typed = [&](auto minimums, auto scaled) {
-    switch (factors) {
-      case ScalarType::Half:
-        return run(minimums, scaled, std::integral_constant<ScalarType, ScalarType::Half>());
-      case ScalarType::BFloat16:
-        return run(minimums, scaled, std::integral_constant<ScalarType, ScalarType::BFloat16>());
-      default:
-        return run(minimums, scaled, std::integral_constant<ScalarType, ScalarType::Float>());
-    }
-  };
-  const auto scaled = [&](auto minimums) {
-    x.scales != nullptr ? typed(minimums, std::true_type()) : typed(minimums, std::false_type());
-  };
-  panels->minimums != nullptr ? scaled(std::true_type()) : scaled(std::false_type());
+  groups::dispatch_factors(factors, panels->minimums != nullptr, [&](auto with, auto type) {
+    constexpr bool kMinimums = decltype(with)::value;
+    constexpr ScalarType kType = decltype(type)::value;
+    x.scales != nullptr ? multiply_row<kCount, kMinimums, true, kType>(x, panels, count, chunks, acc)
+                        : multiply_row<kCount, kMinimums, false, kType>(x, panels, count, chunks, acc);
+  });
 }
 
-#endif
-
 }  // namespace etir::integer
+
+#endif

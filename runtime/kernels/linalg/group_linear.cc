@@ -1,9 +1,10 @@
 // Linear layers of float32 with a weight of integers in groups, packed (kernels/util/group_weights.h):
 // int4_group_linear and int8_group_linear. Numbers become float32 while they are read.
 //
-// A few rows of the input are multiplied panel by panel, so that the weight is read once and in order; more rows
-// are a product of matrices whose right one is multiplied out block by block.
+// A few rows of the input are multiplied panel by panel, so that the weight is read once and in order (one row with
+// AVX2: group_row.h); more rows are a product of matrices whose right one is multiplied out block by block.
 #include "kernels/linalg/group_linear.gen.h"
+#include "kernels/linalg/group_row.h"
 #include "kernels/linalg/matmul.h"
 #include "kernels/util/group_weights.h"
 
@@ -277,14 +278,60 @@ struct GroupProduct {
             add<4>(block, x, acc);
         }
       }
-      const int64_t column = p * kLanes;
-      const int count = static_cast<int>(std::min<int64_t>(kLanes, weights.rows - column));
-      for (int64_t r = 0; r < rows; ++r) {
-        float* to = out + r * weights.rows + column;
-        for (int c = 0; c < count; ++c) to[c] = acc[r * kLanes + c] + (bias == nullptr ? 0.0f : bias[column + c]);
-      }
+      for (int64_t r = 0; r < rows; ++r) store_row(p, acc + r * kLanes, false, out + r * weights.rows);
     }
   }
+
+  /// The sums of a panel to a row of the result, or added to it.
+  void store_row(int64_t panel, const float* acc, bool adds, float* to) const {
+    const int64_t column = panel * kLanes;
+    const int count = static_cast<int>(std::min<int64_t>(kLanes, weights.rows - column));
+    for (int c = 0; c < count; ++c) {
+      const float before = adds ? to[column + c] : bias == nullptr ? 0.0f : bias[column + c];
+      to[column + c] = acc[c] + before;
+    }
+  }
+
+#if ETIR_GROUP_ROW
+  /// Groups [group, group + count) of panels [first, last) for the one row there is.
+  void dot_fixed(const groups::FixedRow& row, int64_t group, int64_t count, int64_t first, int64_t last) const {
+    const int64_t bytes = groups::factor_bytes(weights);
+    groups::for_streams<kBits>(weights, first, last, [&](auto panel_count, int64_t p, int64_t step) {
+      constexpr int kCount = decltype(panel_count)::value;
+      groups::PackedPanel panels[kCount];
+      groups::read_panels<kBits>(weights, p, step, panels);
+      float acc[kCount * kLanes];
+      groups::dispatch_factors(weights.scales->dtype, weights.minimums != nullptr, [&](auto with, auto type) {
+        constexpr bool kMinimums = decltype(with)::value;
+        constexpr ScalarType kType = decltype(type)::value;
+        for (groups::PackedPanel& panel : panels) {
+          panel.data += group * weights.group() * kLanes * kBits / 8;
+          panel.scales += group * groups::kFactorBytes<kType>;
+          if (kMinimums) panel.minimums += group * groups::kFactorBytes<kType>;
+        }
+        groups::multiply_fixed<kBits, kCount, kMinimums, kType>(row, panels, count, weights.group(), bytes, acc);
+      });
+      for (int s = 0; s < kCount; ++s) store_row(p + s * step, acc + s * kLanes, group > 0, out);
+    });
+  }
+
+  /// The one row there is as integers. False: its numbers, or the weights, are not of the kind for that.
+  bool run_fixed(KernelContext& ctx, int64_t grain) const {
+    if (weights.group() > groups::kMostFixedGroup || !groups::same_factors(weights) || has_avx512() ||
+        !groups::FixedRow::fits(input, depth, weights.group())) {
+      return false;
+    }
+    groups::FixedRow row;
+    const int64_t most = groups::FixedRow::kMost / weights.group();
+    for (int64_t g = 0; g < weights.groups; g += most) {
+      const int64_t count = std::min(most, weights.groups - g);
+      row.fill(input, depth, weights.group(), g, g + count);
+      ctx.parallel_for(weights.panels(), grain,
+                       [&](int64_t first, int64_t last) { dot_fixed(row, g, count, first, last); });
+    }
+    return true;
+  }
+#endif
 
   /// Numbers [p, p + depth_of_panel) of rows [j, j + cols) of the weight, as gemm() packs its right matrix.
   void pack(int64_t p, int depth_of_panel, int64_t j, int cols, float* to) const {
@@ -332,6 +379,9 @@ struct GroupProduct {
     if (rows <= kFewLeft) {
       const int64_t panel_bytes = std::max<int64_t>(1, weights.depth * kLanes * kBits / 8);
       const int64_t grain = std::max<int64_t>(1, kReadBytes / panel_bytes);
+#if ETIR_GROUP_ROW
+      if (rows == 1 && run_fixed(ctx, grain)) return;
+#endif
       return ctx.parallel_for(weights.panels(), grain, [&](int64_t first, int64_t last) { dot(first, last); });
     }
     Gemm<float> g;

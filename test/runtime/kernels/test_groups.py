@@ -123,6 +123,42 @@ def test_float(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], lo
 
 
 @pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("depth", "groups"), [(96, 3), (40, 1), (4160, 65), (2304, 9), (640, 2)])
+@pytest.mark.parametrize("low", [False, True])
+def test_one_row_of_float(kernels: Kernels, bits: int, depth: int, groups: int, low: bool) -> None:
+    """Whatever its size: with AVX2 one row becomes integers, and where its numbers cannot, it does not."""
+    layer = Layer(bits, 50, depth, groups, low=low, dtype=np.float32)
+    for size in (1.0, 1e-20, 1e-31, 1e-36, 1e25, 1e26):
+        x = layer.rows(1, depth) * np.float32(size)
+        # One number that may dwarf the others.
+        for largest in (1, 1e4, 1e9):
+            x[0, depth // 2] = size * largest
+            real = x.astype(np.float64) @ layer.matrix.T
+            found, _ = call(kernels, f"int{bits}_group_linear", [x, *layer.arguments, None, 50])
+            # Each number of a group is as exact as its largest.
+            most = np.abs(x.astype(np.float64)).reshape(groups, -1).max(1).repeat(depth // groups)
+            assert np.all(np.abs(found - real) <= 1e-7 * np.sqrt(depth) * (most @ np.abs(layer.matrix).T))
+    zero = np.zeros((1, depth), np.float32)
+    bias = np.arange(50, dtype=np.float32)
+    found, _ = call(kernels, f"int{bits}_group_linear", [zero, *layer.arguments, bias, 50])
+    np.testing.assert_array_equal(found[0], bias)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_one_row_of_float_that_is_not_finite(kernels: Kernels, bits: int, value: float) -> None:
+    layer = Layer(bits, 20, 96, 3, low=False, dtype=np.float16)
+    x = layer.rows(1, 96)
+    x[0, 40] = value
+    (found,) = kernels.call(
+        f"etir::int{bits}_group_linear.out",
+        [tensor(v) for v in (x, *layer.arguments, None, 20)],
+        [torch.zeros(1, 20)],
+    )
+    assert not np.isfinite(found.numpy()).any()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize(("rows", "depth", "groups"), [(50, 64, 2), (17, 40, 1), (3, 6, 1)])
 @pytest.mark.parametrize("low", [False, True])
 def test_embedding(kernels: Kernels, bits: int, rows: int, depth: int, groups: int, low: bool) -> None:
