@@ -250,6 +250,17 @@ ETIR_TEST(the_record_says_where) {
   CHECK_EQ(record.instruction, 0);
 }
 
+// The reserved first entry is no constant.
+ETIR_TEST(a_table_without_constants_needs_no_segment) {
+  for (const size_t entries : {0, 1, 2}) {
+    Small small;
+    FileWriter& w = small.w;
+    small.program->fields.resize(6);
+    small.program->fields[5] = w.to(w.table({w.u32(0), w.to(w.vector<uint64_t>(std::vector<uint64_t>(entries, 0)))}));
+    CHECK_EQ(load(small.bytes()).check, entries < 2 ? Check::None : Check::SegmentIndex);
+  }
+}
+
 ETIR_TEST(segments_and_named_data) {
   const auto with = [](uint64_t offset, uint64_t size, uint64_t named) {
     Small small;
