@@ -111,6 +111,7 @@ class NativeBackend(Backend):
 
     def preprocess_all(self, functions: Sequence[tuple[str, Outlined, NativeOptions]]) -> list[Artifact]:
         """As :meth:`preprocess`; what is linked of a program is registered in one file."""
+        from etir.backends.native.compile import plan_together
         from etir.backends.native.frame import Frame
         from etir.backends.native.linked import link_functions
 
@@ -118,6 +119,8 @@ class NativeBackend(Backend):
         if not functions:
             return []
         frame = Frame(functions[0][1].module)
+        if not any(options.linked for _, _, options in functions):
+            plan_together([(outlined, options.cpus) for _, outlined, options in functions], frame)
         loaded: dict[int, Artifact] = {}
         made: Objects = {}
         for index in frame.in_order([outlined.name for _, outlined, _ in functions]):

@@ -15,6 +15,7 @@ from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.api.memory import PlansOnly
 from etir.backends.native.blob import IS_BOUND, Constant, NativeBlob, Variant, bound, said, write_blob
 from etir.backends.native.cc import Compiler, Objects, compiler, shared_objects
+from etir.backends.native.chain import Link, plan_chain
 from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
 from etir.backends.native.dims import dims
 from etir.backends.native.errors import E1170, E1174
@@ -39,6 +40,7 @@ from etir.backends.native.tile import WeightOp, shape_of
 from etir.backends.native.tune import Tuner, tuner
 from etir.backends.native.workspace import Planned, plan_both
 from etir.backends.reference.lowered import LoweredFunction
+from etir.diagnostics import EtirError
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.text import source_location
 
@@ -94,6 +96,32 @@ def compile_function(
         return _compiled(outlined, chosen, using, measured, frame or Frame(outlined.module), made)
 
 
+def plan_together(functions: Sequence[tuple[Outlined, Sequence[str]]], frame: Frame) -> None:
+    """Plan the delegates of a block as one where that needs less memory than one after another, for the processors
+    with these names. What cannot be lowered is said when code is made.
+    """
+    known = {outlined.name: (outlined, cpus) for outlined, cpus in functions}
+    for names in frame.blocks(list(known)):
+        if len(names) < 2:
+            continue
+        links: list[Link] = []
+        planned: list[Planned] = []
+        try:
+            for name in names:
+                outlined, cpus = known[name]
+                verify_groups(outlined.func)
+                link = Link(name, tile_function(outlined.func, processors(cpus)[0]), kernels_of(outlined))
+                links.append(link)
+                planned.append(plan_both(link.func, link.kernels, free_places(outlined, frame)))
+                if (workspace := planned[-1].workspace) is not None:
+                    frame.keep(name, workspace.outputs)
+            together = plan_chain(links, frame, planned) or planned
+        except (EtirError, Undecided):
+            continue
+        for link, found in zip(links, together, strict=True):
+            frame.planned[link.name] = (link.func, link.kernels, found)
+
+
 @contextmanager
 def decided(func: FuncOp) -> Iterator[None]:
     """Raises E1174 where something would have to decide by a size that is known at run time only."""
@@ -111,9 +139,12 @@ def _compiled(
     frame: Frame,
     made: Objects,
 ) -> Artifact:
-    func = tile_function(outlined.func, chosen[0])
-    kernels = kernels_of(outlined)
-    planned = plan_both(func, kernels, free_places(outlined, frame))
+    planned_before = frame.planned.pop(outlined.name, None)
+    if planned_before is not None:
+        func, kernels, planned = planned_before
+    else:
+        func, kernels = tile_function(outlined.func, chosen[0]), kernels_of(outlined)
+        planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
     if outlined.ctx.attachments.get(PlansOnly) is not None:
         return _artifact(outlined, func, kernels, planned, (), frame)

@@ -11,19 +11,39 @@ afterwards, states and weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.program import WriteStateOp
+from etir.dialects.et.program import ReadStateOp, WriteStateOp
 from etir.dialects.et.workspace import APART
+
+if TYPE_CHECKING:
+    from etir.backends.native.workspace import Planned
+    from etir.backends.reference.lowered import LoweredFunction
 
 Around = list[int | None]
 """For each input and output its place, None for any one, or ``APART``."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A tensor that is made by one of some calls, or read by one for the last time.
+
+    ``places`` has the argument that it is of such calls, by the number of the call; ``kept`` the calls during which it
+    lives, ``gaps`` those before which it lives (the number of calls: after all).
+    """
+
+    places: dict[int, int]
+    kept: tuple[int, ...]
+    gaps: tuple[int, ...]
 
 
 class Frame:
@@ -33,7 +53,10 @@ class Frame:
         self._calls: dict[str, CallDelegateOp] = {}
         self._positions: dict[Block, dict[Operation, int]] = {}
         self._at: dict[Block, list[int]] = {}
+        self._stored: dict[tuple[Block, str], int] = {}
         self._places: dict[SSAValue, int] = {}
+        self.planned: dict[str, tuple[FuncOp, LoweredFunction, Planned]] = {}
+        """By name the code, the kernels and the plan of functions that have been planned before code is made."""
         for op in module.walk():
             if isinstance(op, CallDelegateOp):
                 self._calls[op.callee.root_reference.data] = op
@@ -50,7 +73,58 @@ class Frame:
             return [None] * (inputs + outputs)
         operands = [*call.operands]
         into = [self._input(call, v) if operands.count(v) == 1 else APART for v in operands]
-        return [*into, *(None if self._is_undisturbed(v) else APART for v in call.results)]
+        return [*into, *(None if self._is_undisturbed(v) and not self._is_state(v) else APART for v in call.results)]
+
+    def blocks(self, names: Sequence[str]) -> list[list[str]]:
+        """The names of functions whose calls are all that run delegates in a block, in the order of the calls."""
+        found: dict[Block, list[str]] = {}
+        for name in names:
+            call = self._calls.get(name)
+            if call is not None and call.parent is not None:
+                found.setdefault(call.parent, []).append(name)
+        rows = {
+            block: sorted(given, key=lambda n: self._position(self._calls[n], block)) for block, given in found.items()
+        }
+        return [row for block, row in rows.items() if len(row) == len(self._calls_in(block))]
+
+    def carried(self, names: Sequence[str]) -> list[Carried]:
+        """The tensors that calls of a block make or read for the last time, and that may be in their workspaces."""
+        calls = [self._calls[name] for name in names]
+        values: dict[SSAValue, None] = {}
+        for call in calls:
+            values |= dict.fromkeys(
+                [*(_base_of(v) for v in call.operands if isinstance(v.type, TensorType)), *call.results]
+            )
+        return [row for value in values if (row := self._carried(value, calls)) is not None]
+
+    def _carried(self, value: SSAValue, calls: Sequence[CallDelegateOp]) -> Carried | None:
+        maker, block = value.owner, calls[0].parent
+        if block is None or (maker if isinstance(maker, Block) else maker.parent) is not block:
+            return None
+        if not isinstance(maker, (Block, EdgeOp, CallDelegateOp)):
+            return None
+        if isinstance(maker, Block) and not isinstance(block.parent_op(), FuncOp):
+            return None
+        born = -1 if isinstance(maker, Block) else self._position(maker, block)
+        if self._is_state(value):
+            return None
+        last = max(born, self._last_use(value, block))
+        at = [self._position(call, block) for call in calls]
+        places: dict[int, int] = {}
+        for number, call in enumerate(calls):
+            found = [i for i, v in enumerate((*call.operands, *call.results)) if _base_of(v) is value]
+            if len(found) > 1:
+                return None
+            if found and at[number] in (born, last):
+                if not _is_whole((*call.operands, *call.results)[found[0]], value):
+                    return None
+                places[number] = found[0]
+        if not places:
+            return None
+        kept = tuple(number for number, position in enumerate(at) if born < position < last)
+        ends = [-1, *at, len(self._positions[block])]
+        gaps = tuple(i for i in range(len(at) + 1) if born < ends[i + 1] and last > ends[i])
+        return Carried(places, kept, gaps)
 
     def keep(self, name: str, places: Sequence[int | None]) -> None:
         """Remember the places that a function's outputs have been given; None is a place apart."""
@@ -82,6 +156,17 @@ class Frame:
         last = self._last_use(value, block)
         return not any(born < at < last for at in self._calls_in(block))
 
+    def _is_state(self, value: SSAValue) -> bool:
+        """Whether a value is made in a state's own memory: unless it is copied there, since the delegate that makes it,
+        or what follows, reads what was in the state before.
+        """
+        stores = [op for op in _uses(value) if isinstance(op, WriteStateOp)]
+        maker = value.owner
+        if not stores or not isinstance(maker, CallDelegateOp) or maker.parent is None:
+            return bool(stores)
+        born = self._position(maker, maker.parent)
+        return any(op.parent is not maker.parent or self._stored_at(op, maker.parent) < born for op in stores)
+
     def _last_use(self, value: SSAValue, block: Block) -> int:
         """The number of the last operation of a block that reads a value or a view of it."""
         found = -1
@@ -89,9 +174,22 @@ class Frame:
             op: Operation | None = user
             while op is not None and op.parent is not block:
                 op = op.parent_op()
-            if op is not None:
+            if isinstance(op, WriteStateOp):
+                found = max(found, self._stored_at(op, block))
+            elif op is not None:
                 found = max(found, self._position(op, block))
         return found
+
+    def _stored_at(self, store: WriteStateOp, block: Block) -> int:
+        """The number of the last operation that needs what was in a state before: its new contents are stored right
+        after it, wherever the text says so. -1 where there is none.
+        """
+        key = (block, store.symbol.root_reference.data)
+        if key not in self._stored:
+            self._stored[key] = self._position(store, block)  # of states that are stored in one another
+            reads = [op for op in block.ops if isinstance(op, ReadStateOp) and op.symbol == store.symbol]
+            self._stored[key] = max((self._last_use(op.result, block) for op in reads), default=-1)
+        return self._stored[key]
 
     def _position(self, op: Operation, block: Block) -> int:
         if block not in self._positions:
@@ -110,6 +208,21 @@ def _base_of(value: SSAValue) -> SSAValue:
     while isinstance(value.owner, ViewOp):
         value = value.owner.base
     return value
+
+
+def _is_whole(value: SSAValue, base: SSAValue) -> bool:
+    """Whether a view has all elements of a tensor, in whatever shape."""
+    counts = {count_of(value)}
+    while isinstance(value.owner, ViewOp) and not value.owner.byte_offset:
+        value = value.owner.base
+        counts.add(count_of(value))
+    return value is base and len(counts) == 1
+
+
+def count_of(value: SSAValue) -> int:
+    """The elements of a tensor, dims that are known at run time only as one each."""
+    assert isinstance(value.type, TensorType)
+    return math.prod(abs(n) for n in value.type.get_shape())
 
 
 def _uses(value: SSAValue) -> Iterator[Operation]:

@@ -9,7 +9,8 @@ addresses. The compile spec ``workspace`` of the delegate says so in the file, a
 
     bytes=1204224 inputs=602112 outputs=0,-
 
-A dash is a place apart.
+A dash is a place apart. With `` kept=4096+512,8192+64`` at the end the delegate leaves some bytes alone: from byte 4096
+on 512, say. A tensor that lives while the delegate runs, and that it has not planned as one of those, may be there.
 """
 
 from __future__ import annotations
@@ -26,21 +27,27 @@ together with the memory of its caller."""
 APART = -1
 """In the place of a place: memory that is not in the workspace."""
 LARGE = 1024
-_TEXT = re.compile(r"bytes=(\d{1,18}) inputs=([\d,-]*) outputs=([\d,-]*)")
+_TEXT = re.compile(
+    r"bytes=(\d{1,18}) inputs=([\d,-]*) outputs=([\d,-]*)(?: kept=(\d{1,18}\+\d{1,18}(?:,\d{1,18}\+\d{1,18})*))?"
+)
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """``size`` bytes, with the places of inputs and outputs in them; None is a place apart."""
+    """``size`` bytes, with the places of inputs and outputs in them; None is a place apart. ``kept`` are the first byte
+    and the number of bytes of each part that is left alone.
+    """
 
     size: int
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
+    kept: tuple[tuple[int, int], ...] = ()
 
     def spec(self) -> tuple[str, bytes]:
         """The compile spec."""
         inputs, outputs = (",".join("-" if n is None else str(n) for n in p) for p in (self.inputs, self.outputs))
-        return WORKSPACE, f"bytes={self.size} inputs={inputs} outputs={outputs}".encode()
+        kept = " kept=" + ",".join(f"{at}+{size}" for at, size in self.kept) if self.kept else ""
+        return WORKSPACE, f"bytes={self.size} inputs={inputs} outputs={outputs}{kept}".encode()
 
     @property
     def places(self) -> dict[int, int]:
@@ -59,10 +66,11 @@ def workspace_of(specs: Sequence[tuple[str, bytes]]) -> Workspace | None:
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
-    rows = [[_place(item) for item in row.split(",")] if row else [] for row in found.groups()[1:]]
+    rows = [[_place(item) for item in row.split(",")] if row else [] for row in found.groups()[1:3]]
+    kept = [tuple(map(int, item.split("+"))) for item in (found[4] or "").split(",") if item]
     if any(place is not None and place < 0 for row in rows for place in row):
         return None
-    return Workspace(int(found[1]), tuple(rows[0]), tuple(rows[1]))
+    return Workspace(int(found[1]), tuple(rows[0]), tuple(rows[1]), tuple((at, size) for at, size in kept))
 
 
 def _place(text: str) -> int | None:

@@ -233,7 +233,8 @@ def possible_shares(
 
 
 def _dies_there(share: Share, buffers: dict[int, Buffer]) -> bool:
-    """Whether the operand is needed for the last time and the result written for the first, in one memory.
+    """Whether the operand is needed for the last time, or left alone, where the result is written for the first, in one
+    memory.
 
     A call is followed by the next instruction, so that what is needed after it is live there.
     """
@@ -242,7 +243,7 @@ def _dies_there(share: Share, buffers: dict[int, Buffer]) -> bool:
     return (
         operand.pool == result.pool
         and share.displacement % min(operand.alignment, result.alignment) == 0
-        and any(last == at for _, last in operand.live)
+        and (share.kept or any(last == at for _, last in operand.live))
         and any(first == at for first, _ in result.live)
     )
 

@@ -3,12 +3,13 @@
 A delegate has planned its workspace together with its inputs and outputs (:mod:`etir.dialects.et.workspace`). So at the
 call, an input that nobody needs afterwards and an output that nobody needed before may have bytes in common with the
 workspace, and with one another, if they are where the delegate expects them. An argument that has its memory twice in
-the call is nowhere: the delegate has planned two tensors.
+the call is nowhere: the delegate has planned two tensors. What lives while the delegate runs may be in a part of the
+workspace that it leaves alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from xdsl.dialects.builtin import IntegerAttr, TensorType
@@ -76,11 +77,25 @@ def workspace_shares(
                 yield Share(index, key, around, -place)
             else:
                 yield Share(index, around, key, place)
+        yield from _kept(index, workspace, around, placed.values(), buffers)
         for one, other in combinations(placed, 2):
             if one < len(workspace.inputs) <= other:
                 apart = workspace.places[other] - workspace.places[one]
                 if -buffers[placed[other]].size < apart < buffers[placed[one]].size:
                     yield Share(index, placed[one], placed[other], apart)
+
+
+def _kept(
+    index: int, workspace: Workspace, around: int, placed: Iterable[int], buffers: Mapping[int, Buffer]
+) -> Iterator[Share]:
+    """What lives while the delegate runs, in the parts of the workspace that it leaves alone."""
+    moving = {around: None} | dict.fromkeys(placed)
+    for key, buffer in buffers.items() if workspace.kept else ():
+        if key in moving or not any(first < index < last for first, last in buffer.live):
+            continue
+        for place, size in workspace.kept:
+            if buffer.size == size and place + size <= workspace.size:
+                yield Share(index, key, around, -place, kept=True)
 
 
 def _base_of(value: SSAValue) -> BufferOp | None:

@@ -51,7 +51,7 @@ def place_function(func: FuncOp, offsets: Mapping[int, int], arguments: int) -> 
     buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
     for key, op in enumerate(buffers):
         op.properties["at"] = IntegerAttr(offsets[key], i64)
-    numbers = {op.result: key for key, op in enumerate(buffers)}
+    numbers: dict[SSAValue, int] = {op.result: key for key, op in enumerate(buffers)}
     numbers |= {arg: len(buffers) + number for number, arg in enumerate(func.body.block.args[:arguments])}
     for op in func.body.block.ops:
         if isinstance(op, BrgemmOp):

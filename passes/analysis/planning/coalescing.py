@@ -109,8 +109,13 @@ class _Sets:
         self.place = {buffer.key: (buffer.key, 0) for buffer in problem.buffers}
         self.members: dict[int, list[int]] = {buffer.key: [buffer.key] for buffer in problem.buffers}
         self.alignment = {buffer.key: buffer.alignment for buffer in problem.buffers}
+        kept: dict[int, list[int]] = {}
+        for share in problem.shares:
+            if share.kept:
+                kept.setdefault(share.operand, []).append(share.instruction)
         self.segments: dict[int, Segments] = {
-            b.key: Segments.of(b.key, align_up(b.size, problem.granules[b.pool]), b.live) for b in problem.buffers
+            b.key: Segments.of(b.key, align_up(b.size, problem.granules[b.pool]), b.live, kept.get(b.key, ()))
+            for b in problem.buffers
         }
         self.shares: dict[tuple[int, int, int], int] = {}
         aliased = {b.alias_of[0]: None for b in problem.buffers if b.alias_of is not None}

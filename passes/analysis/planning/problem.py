@@ -88,12 +88,15 @@ class Share:
     the operand; a negative displacement says how many bytes into the result the operand begins. They have bytes in
     common then; where neither is inside of the other, they come to lie so only inside of a third. Neither is an alias
     of another buffer.
+
+    ``kept``: the operand is needed afterwards, and lies inside of the result, which leaves its bytes alone.
     """
 
     instruction: int
     operand: int
     result: int
     displacement: int = 0
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from etir.passes.analysis.planning.problem import Interval, merge_intervals
 
 @dataclass
 class Segment:
-    """Bytes [start, start + size) of a set; ``turns`` has the buffers that begin or cease to live."""
+    """Bytes [start, start + size) of a set; ``turns`` has the buffers that begin or cease to live, or lie inside of one
+    that leaves them alone.
+    """
 
     start: int
     size: int
@@ -25,7 +27,7 @@ class Segment:
     turns: dict[int, tuple[int, ...]]
 
     def at(self, instruction: int) -> tuple[int, ...]:
-        """The buffers that begin or cease to live at an instruction."""
+        """The buffers of ``turns`` at an instruction."""
         return self.turns.get(instruction, ())
 
     def add(self, other: Segment) -> None:
@@ -45,10 +47,11 @@ class Segments:
     by_start: dict[int, dict[int, Segment]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, key: int, size: int, live: Sequence[Interval]) -> Self:
-        """The set of one buffer."""
+    def of(cls, key: int, size: int, live: Sequence[Interval], kept: Sequence[int] = ()) -> Self:
+        """The set of one buffer, which others leave alone at the instructions ``kept``."""
         merged = merge_intervals(live)
-        segment = Segment(0, size, merged, {instruction: (key,) for interval in merged for instruction in interval})
+        turns = [*(instruction for interval in merged for instruction in interval), *kept]
+        segment = Segment(0, size, merged, {instruction: (key,) for instruction in turns})
         return cls({size: [0]}, {size: {0: segment}})
 
     def __iter__(self) -> Iterator[Segment]:

@@ -8,7 +8,8 @@ the algorithms, so that a mistake in them cannot hide here. It checks that
 * aliases sit inside their bases as declared and fixed buffers where they were fixed (E0715),
 * no pool is larger than its capacity (E0704), and
 * no two buffers of one pool that are live at the same instruction have a byte in common (E0714), unless they belong to
-  one alias group, or the one is a result at its place in an operand that dies there (``Problem.shares``).
+  one alias group, or the one is a result at its place in an operand that dies there, or lives on in a part of the
+  result that is left alone (``Problem.shares``).
 
 For the last one it sweeps over time, keeping the address ranges of the buffers that are live. A new range [a, b) meets
 those that contain a, which a segment tree over the addresses finds, and those that begin inside (a, b), which lie next
@@ -161,8 +162,12 @@ def _in_place(problem: Problem, plan: Plan) -> dict[tuple[int, int], dict[int, N
     found: dict[tuple[int, int], dict[int, None]] = {}
     for share in problem.shares:
         operand, result = plan.offsets.get(share.operand), plan.offsets.get(share.result)
-        dies = any(last == share.instruction for _, last in merge_intervals(problem.by_key[share.operand].live))
-        begins = any(first == share.instruction for first, _ in merge_intervals(problem.by_key[share.result].live))
+        under, over = problem.by_key[share.operand], problem.by_key[share.result]
+        dies = any(last == share.instruction for _, last in merge_intervals(under.live))
+        begins = any(first == share.instruction for first, _ in merge_intervals(over.live))
+        if share.kept:
+            is_inside = share.displacement <= 0 and under.size - share.displacement <= over.size
+            dies = is_inside and merge_intervals(over.live) == ((share.instruction, share.instruction),)
         if dies and begins and operand is not None and result == operand + share.displacement:
             for pair in ((share.operand, share.result), (share.result, share.operand)):
                 found.setdefault(pair, {})[share.instruction] = None

@@ -16,12 +16,15 @@ from etir.backends.native.blob import read_blob
 from etir.backends.native.image import Image
 from etir.backends.reference.lowered import PASSES
 from etir.diagnostics import EtirError
+from etir.dialects.et.payloads import DelegateOp
 from etir.passes.analysis.planning.errors import E0703
 from etir.passes.infra.pipeline import parse_pipeline
 from etir.pipeline import stages
 from etir.program import Program
 from etir.runtime import RuntimeFailure
 
+from etir_testing.exports import exported
+from etir_testing.models.zoo_table import ENTRIES
 from etir_testing.native.blobs import blobs_of
 
 
@@ -264,3 +267,23 @@ def test_kernels_in_place_of_code_are_prepared_like_others() -> None:
     end = [run.name for run in parse_pipeline(PASSES)]
     own = end[: end.index("verify-link") + 1]
     assert ours[-len(own) :] == own
+
+
+def test_what_lives_across_a_delegate_is_in_its_workspace() -> None:
+    """The three delegates of a decoder's step are planned as one: the method takes what the kernels do, with tensors in
+    parts of workspaces that are left alone. Code and kernels compute what eager does, step after step. (A model with
+    states and masks between delegates, as the zoo has it, and so some seconds.)
+    """
+    entry = ENTRIES["llama3_decode"]
+    program = etir.compile(exported(entry), target="etir", delegates=["native{cpus=x86-64}"])
+    delegates = [op for op in program.module.body.block.ops if isinstance(op, DelegateOp)]
+    assert any(b" kept=" in data for op in delegates for _, data in op.compile_specs)
+    assert planned(program) <= planned(etir.compile(exported(entry), target="etir"))
+    for policy in ("trusted", "refuse"):
+        built = entry.build()
+        loaded = etir.runtime.load(program, native=policy)
+        for _ in range(3):
+            with torch.no_grad():
+                wanted = torch.utils._pytree.tree_leaves(built.module(*built.inputs))
+            for got, want in zip(loaded.forward(*built.inputs), wanted, strict=True):
+                torch.testing.assert_close(torch.as_tensor(got), want, rtol=1e-5, atol=1e-5)

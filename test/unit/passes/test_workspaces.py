@@ -14,6 +14,7 @@ from etir.dialects.text import parse_module
 from etir.passes.infra.manager import run_pipeline
 
 SPEC = Workspace(4096, (1024, None), (0,))
+KEPT = Workspace(4096, (None, None), (0,), kept=((2048, 1024),))
 
 
 def module(body: str, spec: Workspace = SPEC) -> ModuleOp:
@@ -90,15 +91,71 @@ def test_places_outside_are_none() -> None:
     assert not places["w"] <= places["x"] < places["w"] + 1536
 
 
-@pytest.mark.parametrize("workspace", [SPEC, Workspace(0, (), ()), Workspace(64, (None,), (None, 16))])
+@pytest.mark.parametrize("workspace", [SPEC, Workspace(0, (), ()), Workspace(64, (None,), (None, 16)), KEPT])
 def test_specs(workspace: Workspace) -> None:
     assert workspace_of([("other", b""), workspace.spec()]) == workspace
 
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"bytes= inputs=0 outputs=0", b"bytes=64 inputs=0,, outputs=0", b"bytes=64 inputs=--1 outputs=0", b"\xff"],
+    [
+        b"",
+        b"bytes= inputs=0 outputs=0",
+        b"bytes=64 inputs=0,, outputs=0",
+        b"bytes=64 inputs=--1 outputs=0",
+        b"bytes=64 inputs= outputs= kept=",
+        b"bytes=64 inputs= outputs= kept=8",
+        b"\xff",
+    ],
 )
 def test_specs_that_nobody_can_read(text: bytes) -> None:
     """A file that says something else has no workspace, and nothing may overlap."""
     assert workspace_of([("workspace", text)]) is None
+
+
+LIVES_ON = """
+  et.inputs %x, %z
+  et.delegate_call @part(%z, %x, %y, %w)
+  et.return %y, %x
+"""
+
+
+def test_what_lives_on_lies_where_it_is_left_alone() -> None:
+    """An input that is needed afterwards is in the part that the delegate keeps, whatever argument it is."""
+    _, places, size = planned(LIVES_ON, KEPT)
+    assert places["x"] == places["w"] + 2048 and places["y"] == places["w"]
+    assert size == 4096 + 1024
+    _, places, size = planned(LIVES_ON, Workspace(4096, (None, None), (0,)))
+    assert size == 4096 + 2 * 1024
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(((2048, 512),), id="a part that is too small"),
+        pytest.param(((3584, 1024),), id="a part that ends outside"),
+    ],
+)
+def test_parts_in_which_nothing_fits(kept: tuple[tuple[int, int], ...]) -> None:
+    _, places, size = planned(LIVES_ON, Workspace(4096, (None, None), (0,), kept))
+    assert size == 4096 + 2 * 1024
+    assert not places["w"] - 1024 < places["x"] < places["w"] + 4096
+
+
+def test_the_verifier_knows_the_part() -> None:
+    """A byte beside the part that is left alone belongs to the delegate."""
+    made, places, _ = planned(LIVES_ON, KEPT)
+    (x,) = (op for op in made.walk() if isinstance(op, BufferOp) and op.result.name_hint == "x")
+    for moved in (-16, 16):
+        x.place = (1, places["x"] + moved)
+        with pytest.raises(EtirError) as refused:
+            run_pipeline(EtContext(), made, "verify-plan")
+        assert set(refused.value.ids) == {"E0714"}
+
+
+def test_a_part_is_for_one_tensor() -> None:
+    """Of two that live on, one is in the part."""
+    both = LIVES_ON.replace("et.return %y, %x", "et.return %y, %x, %z")
+    _, places, size = planned(both, KEPT)
+    assert size == 4096 + 1024
+    assert sum(places[name] == places["w"] + 2048 for name in "xz") == 1
