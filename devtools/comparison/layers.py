@@ -208,7 +208,8 @@ def _numbers(
     found: dict[Place, Any] = {}
     for key, layer in seen.items():
         want = wanted.values[layer.place]
-        array = by_key[key][-1] if key in by_key else made.get(key[0])
+        left = _numbers_among(by_key.get(key, ()))
+        array = left[-1] if left else made.get(key[0])
         if array is not None and np.shape(array) == np.shape(want):
             found[layer.place] = layer.numbers(array)
             continue
@@ -284,13 +285,19 @@ def _last_made(run: RecordedRun, final: ModuleOp, method: str) -> dict[int, Any]
     ops = [] if whole is None else instructions_of(whole)
     for (number, _), arrays in run.values.items():
         origins = origins_in(ops[number].location) if isinstance(ops[number], CallOp) else None
-        numbers = origins.numbers if origins is not None and arrays and arrays[-1] is not None else ()
+        made = _numbers_among(arrays)
+        numbers = origins.numbers if origins is not None and made else ()
         if len(numbers) == 1:
-            found[numbers[0]] = arrays[-1]
+            found[numbers[0]] = made[-1]
         else:
             for one in numbers:
                 found.pop(one, None)
     return found
+
+
+def _numbers_among(arrays: Sequence[Any]) -> list[Any]:
+    """What may stand for numbers of a layer: not the places of a maximum, which a kernel gives beside it."""
+    return [array for array in arrays if array is not None and np.asarray(array).dtype != np.int64]
 
 
 def _noise(wanted: Any, got: Any) -> float:
