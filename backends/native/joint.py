@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.frame import Around
 from etir.backends.native.passes.tile_plan import place_function, problem_of
-from etir.backends.native.tile import BufferOp
+from etir.backends.native.tile import BrgemmOp, BufferOp
 from etir.backends.reference.lowered import LoweredFunction
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.algorithms import plan
@@ -59,7 +59,12 @@ def joint_plan(func: FuncOp, kernels: LoweredFunction, free: Around) -> Joint:
         replace(s, instruction=s.instruction + later, operand=key_of(s.operand), result=key_of(s.result))
         for s in other.shares
     ]
-    placed = plan(Problem([*found.values()], shares=[*code.shares, *moved])).offsets
+    # A product over its residual ties buffers together, which helps where the code is what needs most.
+    ops = [*func.body.block.ops]
+    plain = [s for s in code.shares if not isinstance(ops[s.instruction], BrgemmOp)]
+    problems = [Problem([*found.values()], shares=[*shares, *moved]) for shares in (code.shares, plain)]
+    made = [plan(problem) for problem in problems[: 1 if len(plain) == len(code.shares) else 2]]
+    placed = min(made, key=lambda tried: sum(tried.pool_sizes.values())).offsets
     in_code = {buffer.key: placed[buffer.key] for buffer in code.buffers}
     in_kernels = {buffer.key: placed[key_of(buffer.key)] for buffer in other.buffers}
     around: Around = [in_code.get(buffers + number, APART) for number in range(len(free))]

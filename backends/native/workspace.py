@@ -26,6 +26,7 @@ from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.errors import E0703
+from etir.passes.analysis.planning.lower_bound import lower_bound
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,13 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
         kernels.plan()
         return Planned(plan_function(func), None)
     first = _in_turn(func, free, lambda at: _kernels(kernels, at), lambda at: _code(func, at))
-    if first is not None and first.second <= first.first and not first.outside:
+    problem, _ = kernels.problem_within(free)
+    bound = sum(pool.bytes for pool in lower_bound(problem).values())
+    if first is not None and first.second <= first.first <= bound and not first.outside:
         return _planned(func, kernels, first.around)
     second = _in_turn(func, free, lambda at: _code(func, at), lambda at: _kernels(kernels, at))
     found = [turn for turn in (first, second) if turn is not None]
-    least = max((turn.first for turn in found), default=0)
+    least = max(bound, 0 if second is None else second.first)
     if found and min(turn.total for turn in found) > least:
         joint = joint_plan(func, kernels, free)
         total = max(joint.code, joint.kernels) + _outside(func, free, joint.around)
