@@ -396,14 +396,6 @@ Error Method::check_calls(const Span<const KernelTable>& tables) {
   return Error::Ok;
 }
 
-// The number of the input that is a value, or -1.
-int Method::find_input(int32_t value) const {
-  for (uint32_t i = 0; i < inputs_.count(); ++i) {
-    if (inputs_.get<int32_t>(i) == value) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 // Whether the arguments of a call are of the kinds in the kernel's signature.
 Error Method::check_call(const flat::Table& call, const Span<const KernelTable>& tables) {
   const int32_t index = call.get<int32_t>(0);
@@ -417,9 +409,7 @@ Error Method::check_call(const flat::Table& call, const Span<const KernelTable>&
     if (*letter == '>') ++letter;
     const Tag tag = values_.tags[args.get<int32_t>(i)];
     if (!takes(*letter, tag)) {
-      const int input = tag == Tag::None ? find_input(args.get<int32_t>(i)) : -1;
-      if (input >= 0 && takes(*letter, Tag::Int)) return fail(Check::NumberLeftOut, i, input);
-      return fail(Check::ArgumentKind, i, static_cast<int64_t>(tag));
+      return fail(tag == Tag::None ? Check::ArgumentNone : Check::ArgumentKind, i, static_cast<int64_t>(tag));
     }
     const int left_out = find_left_out(values_, args.get<int32_t>(i), op.kernel->dtypes);
     if (left_out >= 0) {

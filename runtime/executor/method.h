@@ -216,7 +216,6 @@ class Method {
   void bind_operator(Operator& op, const Kernel& kernel);
   Error check_calls(const Span<const KernelTable>& tables);
   Error check_call(const flat::Table& call, const Span<const KernelTable>& tables);
-  int find_input(int32_t value) const;
   Error init_delegates(const MethodOptions& options);
   void end_delegates();
   const Delegate* find_shared(const flat::Table& table, const Backend& backend, const MethodOptions& options) const;
