@@ -132,7 +132,9 @@ export class Model {
     this.instructions = {};
     for (const method of this.methods) {
       const rows = data.instructions[method];
-      this.instructions[method] = { ...rows, origins: new Ragged(rows.origins), ms: new Float64Array(rows.row.length) };
+      const origins = new Ragged(rows.origins);
+      const holders = origins.inverted(this.count);
+      this.instructions[method] = { ...rows, origins, holders, ms: new Float64Array(rows.row.length) };
     }
     this.buffers = {};
     for (const [method, plan] of Object.entries(data.memory)) this.buffers[method] = new Ragged(plan.origins);

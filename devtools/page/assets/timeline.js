@@ -257,12 +257,10 @@ export class MemoryMap extends Strip {
 
   light(origins) {
     this.origins = origins;
-    const table = this.model.instructions[this.method];
-    const lit = new Set(origins);
-    this.litAt = [];
-    if (lit.size && lit.size < 200) {
-      for (let i = 0; i < table.origins.length; i++) if (table.origins.row(i).some((o) => lit.has(o))) this.litAt.push(i);
-    }
+    const { holders } = this.model.instructions[this.method];
+    const at = new Set();
+    if (origins.length < 200) for (const origin of origins) for (const index of holders.row(origin)) at.add(index);
+    this.litAt = [...at];
     this.redraw();
   }
 
