@@ -119,27 +119,15 @@ def as_a_whole(model: str, target: str, delegates: str) -> tuple[list[int], list
     return counts, least
 
 
-@contextmanager
-def noted(calls: list[Call]) -> Iterator[None]:
-    """Let every call of the entries from other modules be noted."""
-    replaced: list[tuple[Any, str, Any]] = []
-    for module in [m for name, m in sys.modules.items() if name.startswith("etir.") and m is not origin]:
-        for name in ENTRIES:
-            known = getattr(origin, name)
-            if vars(module).get(name) is known:
-                replaced.append((module, name, known))
+def _noting(function: Callable[..., Any], calls: list[Call]) -> Callable[..., Any]:
+    """The function, with every call of it noted."""
 
-                def note(*args: Any, _known: Callable[..., Any] = known) -> Any:
-                    args = tuple(list(a) if isinstance(a, Iterator) else a for a in args)
-                    calls.append((_known, args))
-                    return _known(*args)
+    def note(*args: Any) -> Any:
+        args = tuple(list(a) if isinstance(a, Iterator) else a for a in args)
+        calls.append((function, args))
+        return function(*args)
 
-                setattr(module, name, note)
-    try:
-        yield
-    finally:
-        for module, name, known in replaced:
-            setattr(module, name, known)
+    return note
 
 
 def compiling(model: str, target: str, delegates: str) -> tuple[int, float, float]:
@@ -151,7 +139,7 @@ def compiling(model: str, target: str, delegates: str) -> tuple[int, float, floa
 
     compile()  # imports what the pipeline needs
     calls: list[Call] = []
-    with noted(calls):
+    with calling({name: _noting(getattr(origin, name), calls) for name in ENTRIES}):
         compile()
 
     def again() -> None:
