@@ -50,9 +50,10 @@ void int8_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
     Weights weights = {weight.ptr<int8_t>(), group_columns, depth};
     weights.data += group * weights.panels() * weights.panel_bytes();
     const int8_t* image = input.ptr<int8_t>() + group * channels;
-    const auto store = [&](int64_t row, int64_t column, int count, const int32_t* sums) {
-      requantize(vnni, sums, bias.ptr<int32_t>() + first + column, factors.ptr<float>() + first + column, count, output,
-                 out.ptr<int8_t>() + row * columns + first + column);
+    const auto store = [&](const Block& block) {
+      const int64_t column = first + block.column;
+      requantize(vnni, block, bias.ptr<int32_t>() + column, factors.ptr<float>() + column, output,
+                 out.ptr<int8_t>() + block.row * columns + column, columns);
     };
     if (groups == 1 && window.is_plain()) {
       multiply(ctx, MatrixRows{image, window.positions(), channels}, weights, store);

@@ -38,6 +38,22 @@ bool begin(KernelContext& ctx, const Tensor& input, int64_t columns, Tensor& out
   return ctx.resize(out, sizes, input.rank) && check_rows(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
 }
 
+/// A row of sums of int8_dynamic_linear as float32 numbers.
+void dequantize(const int32_t* __restrict sums, RowScale row, const int32_t* __restrict column_sums,
+                const float* __restrict scales, const float* __restrict bias, int count, float* __restrict to) {
+  const uint32_t point = static_cast<uint32_t>(row.zero_point + 128);
+  const auto value = [&](int c) {
+    const uint32_t more = point * static_cast<uint32_t>(column_sums[c]);
+    const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) - more);
+    return static_cast<float>(sum) * (row.scale * scales[c]);
+  };
+  if (bias == nullptr) {
+    for (int c = 0; c < count; ++c) to[c] = value(c);
+  } else {
+    for (int c = 0; c < count; ++c) to[c] = value(c) + bias[c];
+  }
+}
+
 }  // namespace
 
 void int8_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -55,9 +71,9 @@ void int8_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
   const bool vnni = use_vnni();
   int8_t* to = out.ptr<int8_t>();
   multiply(ctx, MatrixRows{input.ptr<int8_t>(), rows, depth}, Weights{weight.ptr<int8_t>(), columns, depth},
-           [&](int64_t row, int64_t column, int count, const int32_t* sums) {
-             requantize(vnni, sums, bias.ptr<int32_t>() + column, factors.ptr<float>() + column, count, output,
-                        to + row * columns + column);
+           [&](const Block& block) {
+             requantize(vnni, block, bias.ptr<int32_t>() + block.column, factors.ptr<float>() + block.column, output,
+                        to + block.row * columns + block.column, columns);
            });
 }
 
@@ -90,15 +106,12 @@ void int8_dynamic_linear_out(KernelContext& ctx, const Tensor& input, const Tens
   const float* scale = scales.ptr<float>();
   const float* addend = bias == nullptr ? nullptr : bias->ptr<float>();
   multiply(ctx, MatrixRows{numbers, rows, row_bytes}, Weights{weight.ptr<int8_t>(), columns, row_bytes},
-           [&](int64_t row, int64_t column, int count, const int32_t* sums) {
-             const float s = row_scales[row].scale;
-             const uint32_t point = static_cast<uint32_t>(row_scales[row].zero_point + 128);
-             float* to = out.ptr<float>() + row * columns + column;
-             for (int c = 0; c < count; ++c) {
-               const uint32_t more = point * static_cast<uint32_t>(column_sum[column + c]);
-               const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) - more);
-               const float value = static_cast<float>(sum) * (s * scale[column + c]);
-               to[c] = addend == nullptr ? value : value + addend[column + c];
+           [&](const Block& block) {
+             const int64_t column = block.column;
+             for (int r = 0; r < block.rows; ++r) {
+               dequantize(block.row_sums(r), row_scales[block.row + r], column_sum + column, scale + column,
+                          addend == nullptr ? nullptr : addend + column, block.columns,
+                          out.ptr<float>() + (block.row + r) * columns + column);
              }
            });
 }

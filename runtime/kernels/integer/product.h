@@ -3,22 +3,15 @@
 // A caller gives the rows as pieces of the depth that lie in memory (a matrix has one, a convolution one for each tap),
 // and takes finished int32 sums, which are never in memory as a whole. The variant with VNNI reads pieces where they
 // are; where a piece is no multiple of four numbers, and in the other variants, pieces are copied to the stack first.
+// The variant is that of the processor: AMX for enough rows, VNNI, AVX2, or portable C++.
 #pragma once
 
-#include "kernels/integer/tile.h"
+#include "kernels/integer/operands.h"
+#include "kernels/integer/product_amx.h"
 #include "kernels/integer/tile_avx2.h"
 #include "kernels/kernel.h"
 
 namespace etir::integer {
-
-/// Packed weights of one product: `panels` panels, of `quads` fours of the depth each.
-struct Weights {
-  const int8_t* data;
-  int64_t columns, depth;
-  int64_t quads() const { return quads_of(depth); }
-  int64_t panels() const { return panels_of(columns); }
-  int64_t panel_bytes() const { return quads() * kPanelQuad; }
-};
 
 /// The most numbers of a piece: a run of padding of that length is on the stack.
 constexpr int kMostPiece = 256;
@@ -29,38 +22,6 @@ constexpr int kPieces = 48;                             ///< pieces that are loo
 constexpr int kCopied = ETIR_SMALL_STACK ? 256 : 1024;  ///< numbers of a row that are copied at once
 constexpr int kSumPanels = ETIR_SMALL_STACK ? 4 : 16;   ///< panels whose sums are kept
 constexpr int64_t kCachedBytes = int64_t{192} * 1024;   ///< weights that stay in the cache while rows go by
-
-/// What is added to a number where it is copied: as int8 nothing, as uint8 128.
-template <typename T>
-constexpr int kShift = std::is_signed_v<T> ? 0 : 128;
-
-/// Copies numbers as they are, or as x + 128.
-template <typename T>
-inline void copy_numbers(const int8_t* from, int64_t count, T* to) {
-  static_assert(sizeof(T) == 1);
-  // Runs are short as a rule: eights, the last of which may overlap the one before.
-  if (count < 8) {
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i] + kShift<T>);
-    return;
-  }
-  const auto eight = [&](int64_t i) {
-    uint64_t numbers;
-    std::memcpy(&numbers, from + i, sizeof(numbers));
-    numbers ^= kShift<T> * UINT64_C(0x0101010101010101);
-    std::memcpy(to + i, &numbers, sizeof(numbers));
-  };
-  for (int64_t i = 0; i < count - 8; i += 8) eight(i);
-  eight(count - 8);
-}
-
-/// Copies numbers [k, k + count) of the depth of `rows` rows; what comes after, up to whole fours, is 0.
-template <typename Rows, typename T>
-inline void copy_rows(const Rows& source, int64_t row, int rows, int64_t k, int64_t count, T* to, int to_row) {
-  source.copy(row, rows, k, count, to, to_row);
-  for (int r = 0; r < rows; ++r, to += to_row) {
-    for (int64_t i = count; i < quads_of(count) * kQuad; ++i) to[i] = T(0);
-  }
-}
 
 /// Rows [begin, end), pieces copied first.
 template <typename Rows, typename Store>
@@ -77,7 +38,7 @@ void multiply_copied(const Rows& source, const Weights& weights, int64_t begin, 
       for (int64_t k = 0; k < weights.depth; k += kCopied) {
         const int64_t count = std::min<int64_t>(kCopied, weights.depth - k);
         const int8_t* w = weights.data + j * weights.panel_bytes() + k / kQuad * kPanelQuad;
-        copy_rows(source, i, rows, k, count, copy, kCopied);
+        copy_rows(source, i, rows, k, count, kQuad, copy, kCopied);
         Piece piece = {quads_of(count), {}};
         for (int r = 0; r < rows; ++r) piece.rows[r] = copy + r * kCopied;
         for (int p = 0; p < panels; p += kWidePanels) {
@@ -93,7 +54,7 @@ void multiply_copied(const Rows& source, const Weights& weights, int64_t begin, 
         }
       }
       const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - j * kPanel);
-      for (int r = 0; r < rows; ++r) store(i + r, j * kPanel, static_cast<int>(columns), sums + r * kRow);
+      store(Block{i, j * kPanel, rows, static_cast<int>(columns), sums, kRow});
     }
   }
 }
@@ -175,7 +136,7 @@ void multiply_avx2(const Rows& source, const Weights& weights, int64_t begin, in
       clear(sums, rows * row);
       for (int64_t k = 0, chunk = 0; k < weights.depth; k += kCopied, ++chunk) {
         const int64_t count = std::min<int64_t>(kCopied, weights.depth - k), padded = quads_of(count) * kQuad;
-        copy_rows(source, i, rows, k, count, copy, kCopied);
+        copy_rows(source, i, rows, k, count, kQuad, copy, kCopied);
         if (!orders.fit(j, panels, chunk)) {
           for (int r = 0; r < rows; ++r) {
             for (int64_t n = 0; n < padded; ++n) wide[r * kCopied + n] = copy[r * kCopied + n];
@@ -187,7 +148,7 @@ void multiply_avx2(const Rows& source, const Weights& weights, int64_t begin, in
         }
       }
       const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - j * kPanel);
-      for (int r = 0; r < rows; ++r) store(i + r, j * kPanel, static_cast<int>(columns), sums + r * row);
+      store(Block{i, j * kPanel, rows, static_cast<int>(columns), sums, row});
     }
   }
 }
@@ -221,7 +182,7 @@ void multiply_in_place(const Rows& source, const Weights& weights, int64_t begin
         w += (last - s) * (length / kQuad) * kPanelQuad;
       }
       const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - j * kPanel);
-      for (int r = 0; r < rows; ++r) store(i + r, j * kPanel, static_cast<int>(columns), sums + r * kRow);
+      store(Block{i, j * kPanel, rows, static_cast<int>(columns), sums, kRow});
     }
   }
 }
@@ -229,7 +190,7 @@ void multiply_in_place(const Rows& source, const Weights& weights, int64_t begin
 
 }  // namespace detail
 
-/// Calls `store(row, column, count, sums)` with the sums of `count` columns from `column` on, for all rows.
+/// Calls `store(block)` with the sums of each Block of the product.
 ///
 /// `Rows` has `rows()`, the length `piece()` of a piece and their number `pieces()`, whose product is the depth,
 /// `locate(row, some, first, last, pieces)`, which says where pieces [first, last) of some rows are, and
@@ -243,17 +204,31 @@ void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, co
 #else
   const bool vnni = false;
 #endif
+  bool amx = false;
+  int64_t cached = detail::kCachedBytes, unit = 12;
+#if ETIR_INT8_AMX
+  if (rows >= detail::kLeastRowsAmx && weights.depth > 0 && has_amx()) {
+    amx = true, cached = detail::kCachedBytesAmx, unit = kRowsAmx;
+  }
+#endif
+  (void)amx;
   // Weights that stay in the cache, times rows that make a task long enough.
-  const int64_t group =
-      std::max<int64_t>(kWidePanels, detail::kCachedBytes / std::max<int64_t>(1, weights.panel_bytes()) /
-                                         detail::kSumPanels * detail::kSumPanels);
+  const int64_t most = cached / std::max<int64_t>(1, weights.panel_bytes());
+  const int64_t whole = most >= detail::kSumPanels ? detail::kSumPanels : kWidePanels;
+  const int64_t group = std::max<int64_t>(kWidePanels, most / whole * whole);
   const int64_t groups = (panels + group - 1) / group;
-  const int64_t strips = ctx.parallel.run == nullptr ? 1 : std::min<int64_t>(64, (rows + 23) / 24);
-  const int64_t strip = ((rows + strips - 1) / strips + 11) / 12 * 12;
+  const int64_t strips = ctx.parallel.run == nullptr ? 1 : std::min<int64_t>(64, (rows + 2 * unit - 1) / (2 * unit));
+  const int64_t strip = ((rows + strips - 1) / strips + unit - 1) / unit * unit;
   ctx.parallel_for(groups * strips, 1, [&](int64_t first, int64_t last) {
     for (int64_t task = first; task < last; ++task) {
       const int64_t begin = task % strips * strip, end = std::min(rows, begin + strip);
       const int64_t panel = task / strips * group, panel_end = std::min(panels, panel + group);
+#if ETIR_INT8_AMX
+      if (amx) {
+        detail::multiply_amx(source, weights, begin, end, panel, panel_end, store);
+        continue;
+      }
+#endif
 #if ETIR_INT8_X86 && ETIR_INT8_VNNI
       if (vnni && source.piece() % kQuad == 0) {
         detail::multiply_in_place(source, weights, begin, end, panel, panel_end, store);

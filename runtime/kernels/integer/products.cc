@@ -79,20 +79,21 @@ void int8_bmm_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t 
         pack_panel(right, depth, columns, p, zero_a + 128, packed + p * panel_bytes, more);
       }
     });
-    multiply(ctx, MatrixRows{left, rows, depth}, Weights{packed, columns, depth},
-             [&](int64_t row, int64_t column, int count, const int32_t* sums) {
-               const int32_t* addend = more + column;
-               int32_t with_row[kMostColumns];
-               if (zero_b != 0) {
-                 uint32_t sum = 0u - zero_a * static_cast<uint32_t>(depth);
-                 for (int64_t k = 0; k < depth; ++k) sum += static_cast<uint32_t>(left[row * depth + k]);
-                 for (int c = 0; c < count; ++c) {
-                   with_row[c] = static_cast<int32_t>(static_cast<uint32_t>(addend[c]) - zero_b * sum);
-                 }
-                 addend = with_row;
-               }
-               requantize(vnni, sums, addend, factors, count, output, to + row * columns + column);
-             });
+    multiply(ctx, MatrixRows{left, rows, depth}, Weights{packed, columns, depth}, [&](const Block& block) {
+      const int64_t column = block.column;
+      int8_t* at = to + block.row * columns + column;
+      if (zero_b == 0) return requantize(vnni, block, more + column, factors, output, at, columns);
+      for (int64_t r = 0; r < block.rows; ++r, at += columns) {
+        int32_t with_row[kMostColumns];
+        uint32_t sum = 0u - zero_a * static_cast<uint32_t>(depth);
+        const int8_t* from = left + (block.row + r) * depth;
+        for (int64_t k = 0; k < depth; ++k) sum += static_cast<uint32_t>(from[k]);
+        for (int c = 0; c < block.columns; ++c) {
+          with_row[c] = static_cast<int32_t>(static_cast<uint32_t>(more[column + c]) - zero_b * sum);
+        }
+        requantize(vnni, block.row_sums(static_cast<int>(r)), with_row, factors, block.columns, output, at);
+      }
+    });
   }
 }
 

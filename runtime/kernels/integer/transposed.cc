@@ -116,9 +116,12 @@ void int8_conv_transpose2d_out(KernelContext& ctx, const Tensor& input, const Te
       const Places places = {window, part, {y.first, x.first}};
       const int64_t first = group * group_columns;
       const int32_t* more = bias.ptr<int32_t>() + phase * columns + first;
-      const auto store = [&](int64_t row, int64_t column, int count, const int32_t* sums) {
-        requantize(vnni, sums, more + column, factors.ptr<float>() + first + column, count, output,
-                   out.ptr<int8_t>() + places(row) * columns + first + column);
+      const auto store = [&](const Block& block) {
+        const int64_t column = first + block.column;
+        for (int r = 0; r < block.rows; ++r) {
+          requantize(vnni, block.row_sums(r), more + block.column, factors.ptr<float>() + column, block.columns, output,
+                     out.ptr<int8_t>() + places(block.row + r) * columns + column);
+        }
       };
       if (weights.depth > 0) {
         const int8_t* image = input.ptr<int8_t>() + group * channels;
@@ -129,7 +132,7 @@ void int8_conv_transpose2d_out(KernelContext& ctx, const Tensor& input, const Te
       const int32_t nothing[kPanel] = {};
       for (int64_t row = 0; row < part.positions(); ++row) {
         for (int64_t c = 0; c < group_columns; c += kPanel) {
-          store(row, c, static_cast<int>(std::min<int64_t>(kPanel, group_columns - c)), nothing);
+          store(Block{row, c, 1, static_cast<int>(std::min<int64_t>(kPanel, group_columns - c)), nothing, kPanel});
         }
       }
     }

@@ -9,10 +9,15 @@ import pytest
 from etir_testing.runtime import builds
 from etir_testing.runtime.kernels import Kernels, build_kernels, manifest
 
-VARIANTS = {"portable": "", "avx2": "-march=x86-64-v3 -DETIR_INT8_VNNI=0", "vnni": "-march=x86-64-v3"}
+VARIANTS = {
+    "portable": "",
+    "avx2": "-march=x86-64-v3 -DETIR_INT8_VNNI=0",
+    "vnni": "-march=x86-64-v3 -DETIR_INT8_AMX=0",
+    "amx": "-march=x86-64-v3",
+}
 """Flags of the compiler that make each variant of the inner loops."""
 
-_FLAGS = {"avx2": "avx2", "vnni": "avx512_vnni"}
+_FLAGS = {"avx2": "avx2", "vnni": "avx512_vnni", "amx": "amx_int8"}
 _BESIDES = ("etir::int4_group_linear.out", "etir::int8_group_linear.out")
 
 
