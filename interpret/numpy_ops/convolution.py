@@ -154,6 +154,24 @@ def convolution(
     return to(result if input.ndim == rank + 2 else result[0], input.dtype)
 
 
+@op("etir.convolution_add.default")
+def convolution_add(
+    self: Array,
+    input: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    groups: int,
+) -> Array:
+    """A convolution plus a tensor of its result's shape."""
+    result = convolution(input, weight, bias, stride, padding, dilation, False, 0, groups)
+    if self.shape != result.shape:
+        raise ValueError(f"{list(self.shape)} is not the shape of the result, {list(result.shape)}")
+    return to(to(self, compute_dtype(self.dtype)) + to(result, compute_dtype(self.dtype)), self.dtype)
+
+
 @op("aten._convolution.default")
 def convolution_with_backend_flags(
     input: Array,

@@ -126,6 +126,15 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     return to(result, input.dtype)
 
 
+@op("etir.linear_add.default")
+def linear_add(self: Array, input: Array, weight: Array, bias: Array | None = None) -> Array:
+    """A linear layer plus a tensor of its result's shape."""
+    result = linear(input, weight, bias)
+    if self.shape != result.shape:
+        raise ValueError(f"{list(self.shape)} is not the shape of the result, {list(result.shape)}")
+    return to(to(self, compute_dtype(self.dtype)) + to(result, compute_dtype(self.dtype)), self.dtype)
+
+
 @op("aten.bilinear.default")
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
     result = einsum("...i,oij,...j->...o", [input1, weight, input2])

@@ -1,4 +1,4 @@
-// Convolutions in one, two and three dims, plain and transposed, with groups.
+// Convolutions in one, two and three dims, plain and transposed, with groups, and those that add to a tensor.
 //
 // Depthwise ones and kernels of size one have code of their own (depthwise.h, the end of engine.h); all others are
 // blocked matrix products over patches. Tensors may lie in any dense order; the result is written in the order that it
@@ -6,6 +6,7 @@
 #include "kernels/convolution/convolution.gen.h"
 #include "kernels/convolution/depthwise.h"
 #include "kernels/convolution/engine.h"
+#include "kernels/util/begin_sum.h"
 
 namespace etir {
 namespace {
@@ -15,8 +16,9 @@ bool check_dtype(KernelContext& ctx, const Tensor& tensor, ScalarType dtype) {
   return ctx.fail(Check::KernelDtypeMismatch, tensor, static_cast<int64_t>(tensor.dtype)), false;
 }
 
+/// What is `added` (null: nothing) has the result's shape, and may be in its memory.
 void convolution(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor* bias,
-                 const Movement& given, Tensor& out) {
+                 const Movement& given, Tensor& out, const Tensor* added = nullptr) {
   if (!contains(kReal & kSelectedDtypes, input.dtype)) {
     return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
@@ -35,6 +37,11 @@ void convolution(KernelContext& ctx, const Tensor& input, const Tensor& weight, 
   if (!ctx.resize(out, sizes, rank)) return;
   if (!has_data(ctx, input) || !has_data(ctx, weight) || !has_data(ctx, out)) return;
   if (bias != nullptr && !has_data(ctx, *bias)) return;
+  if (added != nullptr) {
+    if (!begin_sum(ctx, *added, bias, 1, out)) return;
+    bias = nullptr;
+    s.adds = true;
+  }
   if (out.numel() == 0) return;
   dispatch<kReal>(input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -43,7 +50,8 @@ void convolution(KernelContext& ctx, const Tensor& input, const Tensor& weight, 
     const int64_t group_stride = w.outer * (s.transposed ? s.in_channels : s.out_channels);
     if (s.transposed) std::swap(w.outer, w.channel);
     const Strides in = strides_of(input), to = strides_of(out);
-    if (convolve_depthwise(ctx, s, input.ptr<T>(), in, weight.ptr<T>(), w, group_stride, bias, out.ptr<T>(), to)) {
+    if (!s.adds &&
+        convolve_depthwise(ctx, s, input.ptr<T>(), in, weight.ptr<T>(), w, group_stride, bias, out.ptr<T>(), to)) {
       return;
     }
     convolve(ctx, s, input.ptr<T>(), in, weight.ptr<T>(), w, group_stride, bias, out.ptr<T>(), to);
@@ -57,6 +65,17 @@ void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
                      const IntList& output_padding, int64_t groups, Tensor& out) {
   convolution(ctx, input, weight, bias,
               {stride, padding, dilation, transposed, output_padding, groups, arguments::convolution_out::stride}, out);
+}
+void convolution_add_out(KernelContext& ctx, const Tensor& self, const Tensor& input, const Tensor& weight,
+                         const Tensor* bias, const IntList& stride, const IntList& padding, const IntList& dilation,
+                         int64_t groups, Tensor& out) {
+  for (const Tensor* tensor : {&self, bias}) {
+    if (tensor != nullptr && !check_dtype(ctx, *tensor, input.dtype)) return;
+  }
+  if (!contains(kFloats, input.dtype)) return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
+  convolution(ctx, input, weight, bias,
+              {stride, padding, dilation, false, padding, groups, arguments::convolution_add_out::stride, 3}, out,
+              &self);
 }
 /// The last four flags choose between implementations of torch's.
 void internal_convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor* bias,

@@ -42,6 +42,7 @@ struct Patches {
   int64_t channel_step, tap_step;
   bool packed_weight;  ///< a row of weights lies along the depth
   bool linear_output;  ///< positions are out.spatial[2] apart throughout
+  bool adds;           ///< to what the output holds; there is no bias then
 
   int64_t taps() const { return grid[0].taps * grid[1].taps * grid[2].taps; }
   int64_t positions() const { return grid[0].count * grid[1].count * grid[2].count; }
@@ -268,6 +269,7 @@ void convolve_grid(KernelContext& ctx, Patches<T>& q, bool channels_last) {
       g.out_row = channels_last ? q.out.spatial[2] : q.out.channel;
       g.addend = q.bias == nullptr ? nullptr : static_cast<const C*>(q.bias) + q.bias_first;
       g.addend_row = channels_last ? 0 : 1, g.addend_col = channels_last ? 1 : 0;
+      if (q.adds) g.addend = g.out, g.addend_row = g.out_row, g.addend_col = 1;
     }
   }
   if (channels_last) {
@@ -279,7 +281,8 @@ void convolve_grid(KernelContext& ctx, Patches<T>& q, bool channels_last) {
       static_cast<const Q*>(q)->pack_weight_panel(p, depth, j, cols, to);
     };
     g.store = [](const void* q, const C* sums, int stride, int64_t i, int rows, int64_t j, int cols, bool first) {
-      static_cast<const Q*>(q)->store_positions(sums, stride, i, rows, j, cols, first);
+      const Q& patches = *static_cast<const Q*>(q);
+      patches.store_positions(sums, stride, i, rows, j, cols, first && !patches.adds);
     };
   } else {
     g.m = q.out_channels, g.n = q.positions();
@@ -293,7 +296,8 @@ void convolve_grid(KernelContext& ctx, Patches<T>& q, bool channels_last) {
       static_cast<const Q*>(q)->pack_columns(p, depth, j, cols, to);
     };
     g.store = [](const void* q, const C* sums, int stride, int64_t i, int rows, int64_t j, int cols, bool first) {
-      static_cast<const Q*>(q)->store_channels(sums, stride, i, rows, j, cols, first);
+      const Q& patches = *static_cast<const Q*>(q);
+      patches.store_channels(sums, stride, i, rows, j, cols, first && !patches.adds);
     };
   }
   gemm(ctx, g);
@@ -321,9 +325,13 @@ bool convolve_pointwise(KernelContext& ctx, const Shape& s, const Patches<T>& q)
   m.out = q.output, m.out_row = q.out.channel, m.out_col = q.out.spatial[2];
   m.addend = q.bias == nullptr ? nullptr : static_cast<const T*>(q.bias) + q.bias_first;
   m.addend_row = 1, m.addend_col = 0;
+  if (q.adds) m.addend = m.out, m.addend_row = m.out_row, m.addend_col = m.out_col;
   m.alpha = m.beta = compute_t<T>(1);
   // Missing dims have stride 0; a single position may have any.
-  if (m.n == 1) m.b_col = m.out_col = 1;
+  if (m.n == 1) {
+    m.b_col = m.out_col = 1;
+    if (q.adds) m.addend_col = 1;
+  }
   if (m.out_row == 1 && m.out_col != 1) m.transpose();
   matmul(ctx, m);
   return true;
@@ -340,6 +348,7 @@ void convolve(KernelContext& ctx, const Shape& s, const T* input, const Strides&
     int64_t output_first = 0, weight_first = 0;
     q.in_channels = s.in_channels, q.out_channels = s.out_channels;
     q.in = in, q.w = weight_strides, q.out = out;
+    q.adds = s.adds;
     for (int d = 0; d < kSpatial; ++d) {
       q.grid[d] = grid[d];
       output_first += grid[d].out_first * out.spatial[d];

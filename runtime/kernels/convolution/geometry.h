@@ -54,6 +54,7 @@ struct Shape {
   int64_t in[kSpatial] = {1, 1, 1}, out[kSpatial] = {1, 1, 1}, kernel[kSpatial] = {1, 1, 1};
   int64_t stride[kSpatial] = {1, 1, 1}, padding[kSpatial] = {0, 0, 0}, dilation[kSpatial] = {1, 1, 1};
   bool transposed = false;
+  bool adds = false;  ///< sums are added to what the result holds, without a bias
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t out_positions() const { return out[0] * out[1] * out[2]; }
@@ -67,7 +68,8 @@ struct Shape {
   }
 };
 
-/// The arguments that say how a convolution moves, side by side in this order; the first of them is at `position`.
+/// The arguments that say how a convolution moves, side by side in this order; the first of them is at `position`, and
+/// the number of groups `groups_after` after it.
 struct Movement {
   const IntList& stride;
   const IntList& padding;
@@ -76,6 +78,7 @@ struct Movement {
   const IntList& output_padding;
   int64_t groups;
   int position;
+  int groups_after = 5;
 };
 
 /// Reads a list with a number for each dim, or one for all, the argument at `position`. Numbers must be in
@@ -110,7 +113,7 @@ inline bool read_shape(KernelContext& ctx, const Tensor& input, const Tensor& we
   if (s.transposed && !read_spatial(ctx, given.output_padding, at + 4, s.spatial, 0, output_padding)) return false;
   const int64_t in = input.sizes[1], w0 = weight.sizes[0], w1 = weight.sizes[1];
   if (s.groups < 1 || s.groups > INT32_MAX || in % s.groups != 0) {
-    return ctx.fail(Check::KernelArgument, at + 5, s.groups), false;
+    return ctx.fail(Check::KernelArgument, at + given.groups_after, s.groups), false;
   }
   s.batch = input.sizes[0];
   s.in_channels = in / s.groups;

@@ -1,4 +1,5 @@
-// Matrix products: mm, bmm, addmm, baddbmm, addbmm, addmv, mv, dot, vdot, linear, matmul, addr, outer, _int_mm.
+// Matrix products: mm, bmm, addmm, baddbmm, addbmm, addmv, mv, dot, vdot, linear, matmul, addr, outer, _int_mm, and a
+// linear layer that adds to a tensor.
 //
 // All of them are one strided, batched product out = beta * addend + alpha * a @ b, described by a Product and computed
 // in one place, so that there is one instance of the code for each dtype. Operands lie in any dense order: a transposed
@@ -8,6 +9,7 @@
 #include "kernels/kernel.h"
 #include "kernels/linalg/matmul.h"
 #include "kernels/linalg/products.gen.h"
+#include "kernels/util/begin_sum.h"
 #include "kernels/util/checks.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
@@ -208,10 +210,11 @@ void product_out(KernelContext& ctx, int rank, const Tensor* addend, const Tenso
   compute(ctx, out, p, factors);
 }
 
-/// matmul and linear: operands of any rank. A transposed right matrix has the shape [n, k].
+/// matmul and linear: operands of any rank. A transposed right matrix has the shape [n, k]. What is `added` (null:
+/// nothing) has the result's shape, and may be in its memory.
 void broadcast_product(KernelContext& ctx, const Tensor& a, const Tensor& b, bool transposed_b, const Tensor* bias,
-                       Tensor& out) {
-  if (!check_dtypes(ctx, a, {&b, &out, bias}) || !has_data(ctx, b)) return;
+                       Tensor& out, const Tensor* added = nullptr) {
+  if (!check_dtypes(ctx, a, {&b, &out, bias, added}) || !has_data(ctx, b)) return;
   if (a.rank == 0) return ctx.fail(Check::KernelRank, a, 0);
   if (b.rank == 0 || (transposed_b && b.rank > 2)) return ctx.fail(Check::KernelRank, b, b.rank);
   const int a_row = a.rank >= 2 ? a.rank - 2 : -1, a_col = a.rank - 1;
@@ -236,10 +239,15 @@ void broadcast_product(KernelContext& ctx, const Tensor& a, const Tensor& b, boo
   if (a_row >= 0) sizes[rank++] = p.m;
   if (b_col >= 0) sizes[rank++] = p.n;
   if (!make_result(ctx, out, sizes, rank)) return;
-  if (bias != nullptr && !addend_operand(ctx, *bias, sizes, rank, a_row >= 0, b_col >= 0, &p.addend)) return;
+  if (added != nullptr) {
+    if (!begin_sum(ctx, *added, bias, rank - 1, out)) return;
+  } else if (bias != nullptr && !addend_operand(ctx, *bias, sizes, rank, a_row >= 0, b_col >= 0, &p.addend)) {
+    return;
+  }
   p.a = operand(a, a_row, a_col, a_batch, p.batch_rank);
   p.b = operand(b, b_row, b_col, b_batch, p.batch_rank);
   p.out = operand(out, a_row >= 0 ? p.batch_rank : -1, b_col >= 0 ? rank - 1 : -1, p.batch_rank, p.batch_rank);
+  if (added != nullptr) p.addend = p.out;
   compute(ctx, out, p);
 }
 
@@ -335,6 +343,14 @@ void matmul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Ten
 }
 void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor* bias, Tensor& out) {
   broadcast_product(ctx, input, weight, true, bias, out);
+}
+void linear_add_out(KernelContext& ctx, const Tensor& self, const Tensor& input, const Tensor& weight,
+                    const Tensor* bias, Tensor& out) {
+  if (!contains(kFloats & kSelectedDtypes, input.dtype)) {
+    return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
+  }
+  if (weight.rank != 2) return ctx.fail(Check::KernelRank, weight, weight.rank);
+  broadcast_product(ctx, input, weight, true, bias, out, &self);
 }
 
 void addbmm_out(KernelContext& ctx, const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,

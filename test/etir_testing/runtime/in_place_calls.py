@@ -14,8 +14,8 @@ import torch
 
 from etir.dialects.schema import Argument, Kind, OpSchema
 
-SHAPES = ((7,), (3, 5), (2, 3, 5, 7), (3, 2503))
-"""Less than a vector, a few, the rank that convolutions have, and rows longer than any block."""
+SHAPES = ((7,), (3, 5), (2, 3, 4), (2, 3, 5, 7), (3, 2503))
+"""Less than a vector, a few, the ranks that products and convolutions have, and rows longer than any block."""
 
 DTYPES = (
     torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool, torch.float16, torch.float64, torch.bfloat16,
@@ -26,6 +26,7 @@ _BY_NAME: dict[str, Any] = {
     "dim": -1, "half_to_float": False, "unbiased": True, "approximate": "none", "rounding_mode": "floor",
     "training": False, "train": False, "momentum": 0.1, "eps": 1e-5, "is_result": False, "diagonal": 0, "decimals": 1,
     "min": -0.5, "max": 0.75, "lambd": 0.5, "negative_slope": 0.01, "threshold": 0.25, "beta": 1.0, "reduction": 0,
+    "stride": [1], "padding": [1], "dilation": [1], "groups": 1,
 }  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def _argument(
         special = _of_norm(schema, argument, shape, dtype)
         if special is not NotImplemented:
             return special
+    shape = _of_product(schema, argument, shape)
     if argument.kind is Kind.TENSOR:
         if argument.is_list or dtype is None:
             return []
@@ -113,6 +115,27 @@ def _of_norm(schema: OpSchema, argument: Argument, shape: tuple[int, ...], dtype
     return NotImplemented
 
 
+def _of_product(schema: OpSchema, argument: Argument, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a factor of a product whose result has ``shape``; of six channels, terms or positions."""
+    match schema.name, argument.name:
+        case ("addmm" | "baddbmm", "mat1" | "batch1") | ("linear_add", "input"):
+            return (*shape[:-1], 6)
+        case ("addmm" | "baddbmm", "mat2" | "batch2"):
+            return (*shape[:-2], 6, shape[-1])
+        case ("linear_add", "weight"):
+            return (shape[-1], 6)
+        case ("linear_add", "bias"):
+            return (shape[-1],)
+        case ("convolution_add", "input") if len(shape) > 1:
+            return (shape[0], 6, *shape[2:])
+        case ("convolution_add", "weight") if len(shape) > 1:
+            return (shape[1], 6, *(3 for _ in shape[2:]))
+        case ("convolution_add", "bias") if len(shape) > 1:
+            return (shape[1],)
+        case _:
+            return shape
+
+
 def statistic(name: str, call: InPlaceCall) -> torch.Tensor:
     """Like a result after the first: a mean or a deviation of a normalization, whose shape kernels ask for."""
     shape = call.operand.shape
@@ -136,11 +159,12 @@ def values(shape: tuple[int, ...], dtype: torch.dtype, seed: int, order: torch.m
         tensor = (torch.randn(shape, generator=made, dtype=torch.float64) * 2).to(dtype)
         flat = tensor.view(-1)
         for place, value in zip((2, 4, 5), (float("inf"), float("nan"), float("-inf")), strict=True):
-            flat[place] = value
+            if place < flat.numel():
+                flat[place] = value
     else:
         tensor = torch.randint(1 if dtype is torch.uint8 else -9, 9, shape, generator=made).to(dtype)
         tensor[tensor == 0] = 3
-    return tensor if order is None else tensor.contiguous(memory_format=order)
+    return tensor if order is None or tensor.ndim != 4 else tensor.contiguous(memory_format=order)
 
 
 def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:

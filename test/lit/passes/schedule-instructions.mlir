@@ -125,3 +125,34 @@ et.method @delegates {
   et.call "aten::copy_"(%c, %n, false) -> %c
   et.return %y
 }
+
+// Kernels of etir's own that have results move as others do.
+// CHECK-LABEL: et.method @own_kernel
+// CHECK: et.inputs %x
+// CHECK-NEXT: et.call "aten::mm.out"(%x, %w, %q) -> %q
+// CHECK-NEXT: et.call "aten::mm.out"(%q, %u, %s) -> %s
+// CHECK-NEXT: et.call "aten::mean.out"(%s, ints[1], true, none, %m) -> %m
+// CHECK-NEXT: et.call "etir::linear_add.out"(%b, %x, %t, none, %v) -> %v
+// CHECK-NEXT: et.call "aten::mul.out"(%m, %v, %y) -> %y
+et.schema "etir::linear_add.out(Tensor self, Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)"
+et.weight @b : tensor<4x4xf32> = #et.synthetic<seed = 3>
+et.weight @t : tensor<4x2xf32> = #et.synthetic<seed = 4>
+et.method @own_kernel {
+  %x = et.buffer : tensor<4x2xf32>
+  %w = et.get_weight @w : tensor<2x4xf32>
+  %u = et.get_weight @u : tensor<4x16xf32>
+  %b = et.get_weight @b : tensor<4x4xf32>
+  %t = et.get_weight @t : tensor<4x2xf32>
+  %v = et.buffer : tensor<4x4xf32>
+  %q = et.buffer : tensor<4x4xf32>
+  %s = et.buffer : tensor<4x16xf32>
+  %m = et.buffer : tensor<4x1xf32>
+  %y = et.buffer : tensor<4x4xf32>
+  et.inputs %x
+  et.call "etir::linear_add.out"(%b, %x, %t, none, %v) -> %v
+  et.call "aten::mm.out"(%x, %w, %q) -> %q
+  et.call "aten::mm.out"(%q, %u, %s) -> %s
+  et.call "aten::mean.out"(%s, ints[1], true, none, %m) -> %m
+  et.call "aten::mul.out"(%m, %v, %y) -> %y
+  et.return %y
+}

@@ -176,6 +176,47 @@ def test_other_orders(kernels: Any, name: str, order: tuple[int, ...]) -> None:
     check(kernels, [x, w, b, *case.numbers], expected, ordered(expected))
 
 
+@pytest.mark.parametrize("over", [None, 0], ids=["apart", "in place"])
+@pytest.mark.parametrize("name", [*PLAIN, "depthwise small", "depthwise many channels"])
+def test_adding(kernels: Any, name: str, over: int | None) -> None:
+    """The result over what is added, and apart from it; with a bias and without, plain and channels last."""
+    case = CASES[name]
+    stride, padding, dilation, _, _, groups = case.numbers
+    for dtype in FLOATS if name in ("3x3", "blocks", "1x1", "groups", "depthwise small") else [torch.float32]:
+        x, w, b = case.tensors(dtype)
+        for bias in (b, None):
+            product = case.expected(x.double(), w.double(), None if bias is None else bias.double())
+            addend = torch.randn(product.shape, dtype=torch.float64).to(dtype)
+            expected = (product + addend.double()).to(dtype)
+            for layout in (torch.clone, channels_last):
+                given = [layout(addend), layout(x), w, bias, stride, padding, dilation, groups]
+                kept = given[0].clone()
+                (got,) = kernels.call("etir::convolution_add.out", given, [layout(expected)], over=over)
+                tolerance = {torch.float64: 1e-12, torch.float32: 2e-4}.get(dtype, 4e-2)
+                torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+                assert over is not None or torch.equal(given[0], kept)
+
+
+def test_adding_refuses(kernels: Any) -> None:
+    x, w, b, r = torch.randn(1, 4, 6, 6), torch.randn(8, 4, 3, 3), torch.randn(8), torch.randn(1, 8, 4, 4)
+    numbers = [[1, 1], [0, 0], [1, 1], 1]
+
+    def refused(check: str, *arguments: Any, like: torch.Tensor = r) -> None:
+        with pytest.raises(KernelFailure) as failure:
+            kernels.call("etir::convolution_add.out", list(arguments), [like])
+        assert failure.value.check == check
+
+    refused("KernelShape", torch.randn(1, 8, 4, 1), x, w, b, *numbers)
+    refused("KernelRank", torch.randn(8, 4, 4), x, w, b, *numbers)
+    refused("KernelDimOrder", channels_last(r), x, w, b, *numbers)
+    refused("KernelShape", r, x, w, torch.randn(1), *numbers)
+    refused("KernelDtypeMismatch", r.double(), x, w, b, *numbers)
+    refused("KernelDtypeMismatch", r, x, w, b.double(), *numbers)
+    refused("KernelArgument", r, x, w, b, *numbers[:3], 0)
+    whole = [t.to(torch.int32) for t in (r, x, w, b)]
+    refused("KernelDtype", *whole, *numbers, like=whole[0])
+
+
 def test_internal_name(kernels: Any) -> None:
     case = CASES["3x3"]
     x, w, b = case.tensors(torch.float32)

@@ -156,6 +156,46 @@ def test_linear(kernels: Any, dtype: torch.dtype) -> None:
             check(kernels, "linear.out", [batch_last(x), w, b], expected, batch_last(expected))
 
 
+@pytest.mark.parametrize("over", [None, 0], ids=["apart", "in place"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_linear_add(kernels: Any, dtype: torch.dtype, over: int | None) -> None:
+    """The result over what is added, and apart from it; with a bias and without."""
+    shapes = [((5,), 7), ((1, 300), 65), ((4, 33), 6), ((2, 3, 20), 18), ((2, 0, 20), 5), ((2, 2, 2, 70), 37),
+              ((3, 0), 4), ((90, 300), 130), ((40, 7), 1)]  # fmt: skip
+    for shape, n in shapes:
+        x, w, b = random(*shape, dtype=dtype), random(n, shape[-1], dtype=dtype), random(n, dtype=dtype)
+        addend = random(*shape[:-1], n, dtype=dtype)
+        for weight, bias in ((w, b), (w, None), (transposed(w), b)):
+            more = torch.zeros(n, dtype=torch.float64) if bias is None else bias.double()
+            expected = (x.double() @ w.double().t() + more + addend.double()).to(dtype)
+            for layout in (torch.clone, batch_last) if len(shape) == 3 else (torch.clone,):
+                given = [layout(addend), layout(x), weight, bias]
+                kept = given[0].clone()
+                at = over if addend.numel() else None
+                (got,) = kernels.call("etir::linear_add.out", given, [layout(expected)], over=at)
+                tolerance = {torch.float64: 1e-10, torch.float32: 2e-4}.get(dtype, 4e-2)
+                torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+                assert over is not None or torch.equal(given[0], kept)
+
+
+def test_linear_add_refuses(kernels: Any) -> None:
+    x, w, b, r = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5), torch.randn(3, 5)
+
+    def refused(check: str, *arguments: Any, like: torch.Tensor = r) -> None:
+        with pytest.raises(KernelFailure) as failure:
+            kernels.call("etir::linear_add.out", list(arguments), [like])
+        assert failure.value.check == check
+
+    refused("KernelShape", torch.randn(1, 5), x, w, b)
+    refused("KernelRank", torch.randn(5), x, w, b)
+    refused("KernelDimOrder", transposed(r), x, w, b)
+    refused("KernelShape", r, x, w, torch.randn(1))
+    refused("KernelRank", r, x, w[0].clone(), None, like=torch.empty(3))
+    refused("KernelDtypeMismatch", r.double(), x, w, b)
+    whole = [t.to(torch.int64) for t in (r, x, w, b)]
+    refused("KernelDtype", *whole, like=whole[0])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int16, torch.complex128], ids=str)
 def test_matmul(kernels: Any, dtype: torch.dtype) -> None:
     for a_shape, b_shape in [

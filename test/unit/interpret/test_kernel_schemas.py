@@ -27,6 +27,36 @@ class Pooled(torch.nn.Module):
         return self.last(x.flatten(1))
 
 
+class Residual(torch.nn.Module):
+    """A convolution, a linear layer and products of matrices that add to what they were computed from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Conv2d(4, 4, 3, padding=1)
+        self.narrow, self.wide = torch.nn.Linear(8, 3), torch.nn.Linear(3, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x)
+        y = torch.relu(y + self.second(torch.relu(self.first(y))))
+        y = self.wide(torch.relu(self.narrow(y))) + y
+        y = y.flatten(0, 1)
+        return y + torch.bmm(torch.tanh(y), torch.tanh(y))
+
+
+def test_sums_over_what_is_added_are_interpreted_as_they_run() -> None:
+    """In the memory that is planned for them, on the runtime and in the interpreter, from the file alone."""
+    x = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1))
+    model = Residual().eval()
+    compiled = etir.compile(torch.export.export(model, (x,)), target="etir")
+    kernels = [operator.full_name for operator in read_pte(compiled.buffer).execution_plan[0].operators]
+    assert {"etir::convolution_add.out", "etir::linear_add.out", "aten::baddbmm.out"} <= set(kernels)
+    (wanted,) = etir.runtime.load(compiled).forward(x)
+    torch.testing.assert_close(wanted, model(x), rtol=1e-5, atol=1e-5)
+    (result,) = Interpreter(read_program(bytes(compiled.buffer))).run([x.numpy()])
+    np.testing.assert_allclose(np.asarray(result), wanted.numpy(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def exported() -> tuple[torch.export.ExportedProgram, torch.Tensor]:
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
