@@ -270,7 +270,7 @@ class _MethodReader:
         if place is None and (tensor.data_buffer_idx or tensor.is_external):
             return GetWeightOp(self.reader.constant(tensor, type), type)
         if (base := self.unwritten.views.get(index)) is not None:
-            return ViewOp(self.values[base], type, dynamic=dynamic)
+            return ViewOp(self.values[base], type, self._offset(tensor, base), dynamic=dynamic)
         if (base := self.unwritten.late.get(index)) is not None:
             return ViewOp(self.values[base], type, dynamic=dynamic, late=True)
         has_name = tensor.extra_tensor_info is not None and bool(tensor.extra_tensor_info.fully_qualified_name)
@@ -281,6 +281,13 @@ class _MethodReader:
             op.caller = BufferOp(type, caller=True).caller
             op.state = None
         return op
+
+    def _offset(self, view: model.Tensor, base: int) -> int:
+        """Bytes from the beginning of a base to that of a view of it."""
+        tensor = self.plan.values[base]
+        assert isinstance(tensor, model.Tensor) and tensor.allocation_info is not None
+        assert view.allocation_info is not None
+        return view.allocation_info.memory_offset - tensor.allocation_info.memory_offset
 
     # --- instructions -----------------------------------------------------------------------------------------------
 

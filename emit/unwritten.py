@@ -1,21 +1,29 @@
 """What the tensors of a method are that no instruction writes before they are read: views and state.
 
-ExecuTorch's pipeline writes both as tensors like any other. A view of static dims has no instruction: it is a tensor at
-the place of its base, over the same bytes in other dims; a view of dynamic dims is one that an ``et_view`` instruction
-gives the dims, and has the place of its base, too. A mutable buffer without initial bytes is a tensor that is
-read before anything writes it. A reader that took them for buffers of their own would show a program that reads what
-nobody wrote, and whose tensors overlap while both are live.
+Files have both as tensors like any other. A view of static dims has no instruction: it is a tensor at the place of its
+base, over the same bytes in other dims or over a part of them; a view of dynamic dims is one that an ``et_view``
+instruction gives the dims, and has the place of its base, too. Where kernels write the parts of a tensor (what a
+concatenation would put together), the whole is the one that nothing writes. A mutable buffer without initial bytes is
+a tensor that is read before anything writes it; what lies in one that has initial bytes is a part of it. A reader that
+took them for buffers of their own would show a program that reads what nobody wrote, and whose tensors overlap while
+both are live.
 
-Instructions are taken in the order of the file. Which arguments a kernel writes is not asked: what it returns is what
-it wrote. A delegate writes what is read later.
+Instructions are taken in the order of the file, and what a tensor holds is looked for backward from where it is read:
+what covers its bytes is its base, what covers a part of them is a view of it. Which arguments a kernel writes is not
+asked: what it returns is what it wrote. A delegate writes what is read later.
 """
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left, bisect_right
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.pte import model
 
 
@@ -39,28 +47,123 @@ class _Times:
 def unwritten(plan: model.ExecutionPlan) -> Unwritten:
     """The views and states of a method among its planned tensors."""
     times = _times(plan)
-    by_elements: dict[object, list[int]] = {}
-    for index in times:
-        by_elements.setdefault(_elements(plan.values[index]), []).append(index)
+    memory = _Memory(plan, times)
     found = Unwritten(late=_late_views(plan))
     bases = ChainMap(found.views, found.late)
+
+    def view(index: int, base: int) -> None:
+        # A file may name a view of the tensor as its base; then it is none.
+        if index not in bases and not _leads_to(bases, base, index):
+            found.views[index] = base
+
     for index, at in times.items():
-        tensor = plan.values[index]
-        assert isinstance(tensor, model.Tensor)
-        if index in found.late or not at.reads or (at.writes and at.writes[0] <= at.reads[0]):
+        tensor = memory.tensors[index]
+        if index in found.late or _has_contents(tensor) or not tensor.nbytes:  # no bytes need nothing that writes them
             continue
-        if _has_contents(tensor) or not tensor.nbytes:  # one without bytes needs nothing that writes it
+        if (state := memory.state_around(index)) is not None:
+            view(index, state)
             continue
-        others = [i for i in by_elements[_elements(tensor)] if i != index]
-        written = [(_last_before(times[i].writes, at.reads[0]), i) for i in others]
-        latest = max(((when, i) for when, i in written if when is not None), default=None)
-        if latest is not None and not at.writes:
-            # A file may name a view of the tensor as its base; then it is none.
-            if not _leads_to(bases, latest[1], index):
-                found.views[index] = latest[1]
-        elif latest is None and at.writes:
+        if not at.reads or (at.writes and at.writes[0] <= at.reads[0]):
+            continue
+        base, parts = memory.origin(index, at.reads[0])
+        if base is not None and not at.writes:
+            view(index, base)
+        elif parts:
+            for part in parts:
+                view(part, index)
+        elif base is None and at.writes:
             found.states[index] = None
     return found
+
+
+class _Memory:
+    """Where the tensors are, and in which order they are written."""
+
+    def __init__(self, plan: model.ExecutionPlan, times: Mapping[int, _Times]):
+        self.tensors = {i: tensor for i in times if isinstance(tensor := plan.values[i], model.Tensor)}
+        self._place = {i: _bytes_of(tensor) for i, tensor in self.tensors.items()}
+        writes = sorted((time, i) for i, at in times.items() for time in at.writes)
+        self._writer = [i for _, i in writes]
+        self._when = [time for time, _ in writes]
+        places = [self._place[i] for i in self._writer]
+        self._pool, self._first, self._end = np.array(places, np.int64).reshape(-1, 3).T
+        states = [(self._place[i], i) for i, tensor in self.tensors.items() if _has_contents(tensor) and tensor.nbytes]
+        self._states = sorted(states)
+
+    def state_around(self, index: int) -> int | None:
+        """The state that a tensor is a part of: nothing else may be where it keeps its bytes from run to run."""
+        pool, first, end = self._place[index]
+        at = bisect_right(self._states, ((pool, first, sys.maxsize), sys.maxsize)) - 1
+        if at < 0:
+            return None
+        (other, start, stop), state = self._states[at]
+        return state if other == pool and start <= first and end <= stop and self._fit(state, index) else None
+
+    def origin(self, index: int, end: int) -> tuple[int | None, list[int]]:
+        """What wrote the bytes of a tensor before an instruction: one that covers them, or else its parts.
+
+        Parts that do not make up all of it say nothing, and are left out.
+        """
+        pool, first, stop = self._place[index]
+        parts: list[int] = []
+        missing = [(first, stop)]
+        for writer in self._backward(pool, first, stop, bisect_left(self._when, end)):
+            _, start, last = self._place[writer]
+            if writer == index:
+                continue
+            if start <= first and stop <= last:
+                same = (start, last) != (first, stop) or self._is_whole(writer, index)
+                if same and self._fit(writer, index) and not parts:
+                    return writer, []
+                if not parts:
+                    continue  # another form of these bytes: older ones may be the same
+                return None, []
+            if start < first or last > stop or not self._fit(index, writer):
+                return None, []
+            left = [piece for whole in missing for piece in _without(whole, (start, last))]
+            if left != missing:
+                parts.append(writer)
+                missing = left
+            if not missing:
+                return None, parts
+        return None, []
+
+    def _backward(self, pool: int, first: int, stop: int, before: int) -> Iterator[int]:
+        """The tensors that were written into some of these bytes, the latest first."""
+        while before > 0:
+            begin = max(before - _AT_ONCE, 0)
+            window = slice(begin, before)
+            touched = (self._pool[window] == pool) & (self._first[window] < stop) & (self._end[window] > first)
+            for at in np.flatnonzero(touched)[::-1]:
+                yield self._writer[begin + int(at)]
+            before = begin
+
+    def _is_whole(self, base: int, index: int) -> bool:
+        """Whether a tensor has the elements of another one, in whatever dims."""
+        a, b = self.tensors[base], self.tensors[index]
+        return a.scalar_type == b.scalar_type and a.shape_dynamism == b.shape_dynamism
+
+    def _fit(self, base: int, part: int) -> bool:
+        """Whether the bytes of one may be elements of the other: a bool is no other number."""
+        kinds = [self.tensors[i].scalar_type for i in (base, part)]
+        return kinds[0] == kinds[1] or ScalarType.BOOL not in kinds
+
+
+_AT_ONCE = 4096
+"""Writes that are looked at together."""
+
+
+def _bytes_of(tensor: model.Tensor) -> tuple[int, int, int]:
+    """The memory, and the first byte and the one after the last."""
+    place = tensor.allocation_info
+    assert place is not None
+    return place.memory_id, place.memory_offset, place.memory_offset + tensor.nbytes
+
+
+def _without(whole: tuple[int, int], part: tuple[int, int]) -> list[tuple[int, int]]:
+    """What is left of a range."""
+    pieces = [(whole[0], min(whole[1], part[0])), (max(whole[0], part[1]), whole[1])]
+    return [(first, end) for first, end in pieces if first < end]
 
 
 _ET_VIEW = "executorch_prim::et_view.default"
@@ -95,17 +198,6 @@ def _leads_to(bases: Mapping[int, int], start: int, end: int) -> bool:
 def _has_contents(tensor: model.Tensor) -> bool:
     info = tensor.extra_tensor_info
     return bool(tensor.data_buffer_idx) or tensor.is_external or (info is not None and bool(info.fully_qualified_name))
-
-
-def _elements(value: model.EValue) -> object:
-    """What a tensor and a view of it have in common."""
-    assert isinstance(value, model.Tensor) and value.allocation_info is not None
-    place = value.allocation_info
-    return place.memory_id, place.memory_offset, value.scalar_type, value.nbytes, value.shape_dynamism
-
-
-def _last_before(times: Sequence[int], end: int) -> int | None:
-    return max((time for time in times if time < end), default=None)
 
 
 def _times(plan: model.ExecutionPlan) -> dict[int, _Times]:

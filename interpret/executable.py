@@ -46,6 +46,7 @@ from etir.interpret.evaluator import flat
 from etir.interpret.kernel_schemas import KernelSchemas
 from etir.interpret.numbers import VARYING_NUMBERS, is_another, number_of
 from etir.passes.analysis.in_place import InPlaceKernels, known_in_place_kernels
+from etir.passes.analysis.view_reads import ViewReads
 from etir.passes.analysis.workspaces import workspaces_of
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class ExecutableMethod:
             if op.results:
                 self._define(op)
         self._in_place: InPlaceKernels | None = None
+        self._reads = ViewReads()
+        self._op: Operation = method
         self.schemas = KernelSchemas(
             parse_schema(op.schema.data) for op in interpreter.module.body.block.ops if isinstance(op, SchemaDeclOp)
         )
@@ -199,9 +202,14 @@ class ExecutableMethod:
         given = watch(value, self.read(value))
         if given is not None:
             self._store(value, given)
+        self._tell_views(value)
+
+    def _tell_views(self, value: SSAValue) -> None:
+        """The same of the views that are still read: others do not stand for what is in their bytes now."""
         for use in value.uses:
-            if isinstance(use.operation, ViewOp) and use.operation.late is None:
-                self._tell(use.operation.result)
+            view = use.operation
+            if isinstance(view, ViewOp) and view.late is None and self._reads.after(self._op, view.result):
+                self._tell(view.result)
 
     def _store(self, value: SSAValue, tensor: Any) -> None:
         cell = self.cells.get(value)
@@ -233,10 +241,15 @@ class ExecutableMethod:
         op: Operation | None = block.first_op
         while op is not None and not isinstance(op, InputsOp):
             op = op.next_op
+        if op is not None and self.interpreter.watch is not None:
+            self._op = op
+            for state in [o for o in block.ops if isinstance(o, BufferOp) and o.state is not None]:
+                self._tell_views(state.result)
         outputs: list[Any] = []
         for _ in range(MAX_INSTRUCTIONS):
             if op is None:
                 break
+            self._op = op
             try:
                 following = self._step(op, inputs)
             except EtirError as error:

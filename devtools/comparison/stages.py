@@ -30,6 +30,7 @@ from etir.dialects.schema import SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.emit.to_pte import instructions_of, operator_of
 from etir.passes.analysis.memory_effects import storage_of
+from etir.passes.analysis.view_reads import ViewReads
 
 QUANTIZED = 3e-2
 """How far values of a quantized program may be from those of the reference: a step of 8 bits, and a few of them."""
@@ -328,6 +329,7 @@ class _Instructions:
             for value in values:
                 self.first.setdefault(value, number)
 
+        self.reads = ViewReads()
         self.same: dict[SSAValue, list[SSAValue]] = {}
         for op in ops:
             if isinstance(op, CallOp) and op.kernel.data.startswith("executorch_prim::et_view"):
@@ -362,11 +364,13 @@ class _Instructions:
         return found
 
     def keys(self, number: int, position: int, value: SSAValue) -> list[Key]:
-        """Whose values an instruction leaves: what it writes, and the views of that."""
+        """Whose values an instruction leaves: what it writes, and the views of that which are still read."""
         found = dict.fromkeys(self.subject.links.keys(number, position, value))
         waiting = list(self.same.get(value, ()))
         while waiting:
             view = waiting.pop()
+            if not self.reads.after(self.ops[number], view):
+                continue
             found |= dict.fromkeys(self.subject.links.keys(-1, 0, view))
             waiting += self.same.get(view, ())
         return list(found)

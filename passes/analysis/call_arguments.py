@@ -59,10 +59,10 @@ class BoundCall:
 def bind(op: CallOp, schema: OpSchema, *, is_primitive: bool) -> BoundCall | str:
     """The call's arguments by the kernel's schema, or why there is no telling which is which.
 
-    A primitive operator on numbers has its result as a last argument after those of the schema; any other kernel has a
-    slot after them.
+    A primitive operator on numbers has its result as a last argument after those of the schema, unless it returns
+    nothing; any other kernel has a slot after them.
     """
-    result = is_primitive and not any(a.is_write for a in schema.arguments)
+    result = is_primitive and bool(schema.returns) and not any(a.is_write for a in schema.arguments)
     count = len(schema.arguments) + result
     if len(op.template.data) != count:
         names = [*(a.name for a in schema.arguments), *(["the result"] if result else [])]

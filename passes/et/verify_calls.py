@@ -161,6 +161,8 @@ class _Checker:
 
     def link(self, op: CallOp, bound: BoundCall, entries: list[tuple[Manifest, KernelEntry]]) -> Iterator[Diagnostic]:
         """Why no target takes the call."""
+        if _is_stop(bound, entries[0][1]):
+            return
         refused: list[Diagnostic] = []
         for manifest, entry in entries:
             place = source_location(op.location)
@@ -176,6 +178,15 @@ class _Checker:
             message = f"kernel '{entry.name}' of {manifest.name} {manifest.version}: {reason}"
             refused.append(E0604.diagnostic(message, place))
         yield from refused
+
+
+def _is_stop(bound: BoundCall, entry: KernelEntry) -> bool:
+    """Whether this is the sum of two bools by which a method ends with an error, as the runtimes refuse it.
+
+    Where there is no kernel for that: ``lowering/to_out_variant/input_checks.py``.
+    """
+    numbers = [argument.given for argument in bound.arguments]
+    return entry.name == "executorch_prim::add.Scalar" and all(number is True for number in numbers)
 
 
 def _refusal(entry: KernelEntry, bound: BoundCall) -> str | None:

@@ -212,6 +212,29 @@ def test_several_methods() -> None:
     assert "aten.cos" in str(found.finding) and "pass 6/" in str(found.finding), found
 
 
+class Window(nn.Module):
+    """Keeps the last rows: reads parts of its state, which it then writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.linspace(-1, 1, 12).reshape(4, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = self.rows.view(2, 6)
+        self.rows.copy_(torch.cat([self.rows[1:], x]))
+        return flat.sin() + self.rows.view(2, 6)
+
+
+@pytest.mark.parametrize("setting", [{}, {"target": "etir"}, {"delegates": "xnnpack"}], ids=str)
+def test_parts_of_a_state_are_compared_as_they_were_read(setting: dict[str, str]) -> None:
+    x = torch.tensor([[0.5, -2.0, 3.0]])
+    program = torch.export.export(Window(), (x,))
+    found = compare(program, etir.compile(program, trace=True, **setting), inputs=[(x,)])
+    assert found.is_good, found
+    (level,) = (stage for stage in found.stages if stage.name == "et")
+    assert any("slice" in row.what for row in level.rows), level.rows
+
+
 def test_short_floats_and_random_operators_raise_no_alarm() -> None:
     class Short(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
