@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -36,6 +37,7 @@ from etir.passes.analysis.in_place import InPlaceKernels, overwritable
 from etir.passes.analysis.planning.liveness import Instruction, live_intervals
 from etir.passes.analysis.planning.problem import Buffer, Interval, Pool, Problem, Share
 from etir.passes.analysis.workspaces import workspace_shares, workspaces_of
+from etir.targets.manifest import available, load
 
 DEFAULT_ALIGNMENT = 16
 """Bytes; what ExecuTorch's planner aligns every tensor to."""
@@ -59,10 +61,19 @@ def tensor_bytes(type: Attribute) -> int:
 
 
 def schema_of_kernel(ctx: EtContext, kernel: str) -> OpSchema | None:
-    """The schema of ``aten::add.out``, or None for a kernel that nobody declared."""
+    """The schema of ``aten::add.out``, or None for a kernel that nobody declared.
+
+    Of etir's own kernels the text of a program says it; what was read from a file does not, and manifests do.
+    """
     namespace, _, rest = kernel.partition("::")
     name, _, overload = rest.partition(".")
-    return ctx.schema(f"{namespace}.{name}.{overload or 'default'}")
+    return ctx.schema(f"{namespace}.{name}.{overload or 'default'}") or _known_schema(kernel)
+
+
+@cache
+def _known_schema(kernel: str) -> OpSchema | None:
+    entries = (load(target).lookup(kernel) for target in available())
+    return next((entry.schema for entry in entries if entry is not None), None)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from etir.dialects.et.values import BufferOp, ViewOp
+from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.from_pte import read_program
 from etir.emit.pte import model, read_pte, write_pte
+from etir.emit.unwritten import unwritten
 
 from etir_testing import TESTS
 
@@ -41,3 +43,38 @@ def test_a_view_that_an_instruction_points() -> None:
     (view,) = (op for op in module.walk() if isinstance(op, ViewOp))
     assert view.late is not None and view.dynamic is not None
     assert isinstance(view.base.owner, BufferOp) and view.base.owner.place is not None
+
+
+def plan(*places: tuple[int, int], calls: list[tuple[int, int]]) -> model.ExecutionPlan:
+    """Tensors at (byte, elements of float32), of which each call reads one and writes another; the first is given."""
+    tensors = tuple(
+        model.Tensor(ScalarType.FLOAT, (count,), (0,), allocation_info=model.AllocationDetails(1, first))
+        for first, count in places
+    )
+    instructions = tuple(model.KernelCall(0, (read, written, written)) for read, written in calls)
+    return model.ExecutionPlan(
+        "forward",
+        tensors,
+        (0,),
+        (len(places) - 1,),
+        (model.Chain(instructions),),
+        operators=(model.Operator("a::b", ""),),
+    )
+
+
+def test_a_part_is_a_view_of_what_was_written_last() -> None:
+    """Numbers 1 and 2 are at one place, one after the other; 3 is a part of the second."""
+    method = plan((64, 4), (0, 8), (0, 8), (16, 4), (96, 4), calls=[(0, 1), (1, 2), (3, 4)])
+    assert unwritten(method).views == {3: 2}
+
+
+def test_what_is_written_in_parts_is_their_base() -> None:
+    """Number 1 was at the place of the parts before; 4 is the whole of 2 and 3."""
+    method = plan((64, 4), (0, 4), (0, 4), (16, 4), (0, 8), (96, 8), calls=[(0, 1), (1, 2), (0, 3), (4, 5)])
+    assert unwritten(method).views == {2: 4, 3: 4}
+
+
+def test_half_of_a_tensor_says_nothing_of_the_whole() -> None:
+    method = plan((64, 4), (0, 4), (0, 8), (96, 8), calls=[(0, 1), (2, 3)])
+    found = unwritten(method)
+    assert not found.views and not found.states
