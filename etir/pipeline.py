@@ -140,6 +140,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     from etir.passes.backend.add_in_product import AddInProductPass
     from etir.passes.backend.drop_unused_indices import DropUnusedIndicesPass
     from etir.passes.backend.elide_views import ElideViewsPass
+    from etir.passes.backend.fuse_gelu import FuseGeluPass
     from etir.passes.edge.commute_transpose_into_matmul import CommuteTransposeIntoMatmulPass
     from etir.passes.edge.legalize_dim_order import LegalizeDimOrderPass
     from etir.passes.edge.reinplace_scatter import ReinplaceScatterPass
@@ -209,6 +210,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
             "the target has no kernels for the pairs of integers that are left",
             "link_libraries",
         )
+    yield Step(FuseGeluPass(o.target), "one operator in place where models write out a formula")
     yield Step(LegalizeDimOrderPass(target=o.target), "copies where no kernel of the target takes a dim order")
     yield Step(ReinplaceScatterPass(), "parts of state are written with `index_put`, which has an in-place kernel")
     yield Step(CommuteTransposeIntoMatmulPass(), "of a product with a transposed matrix, what is small is transposed")
