@@ -55,6 +55,7 @@ def arena(name: str, target: str, module: ModuleOp) -> Arena:
     """The figures of a module at level ``backend``, which is changed."""
     from etir.dialects.context import EtContext
     from etir.dialects.et.executable import MethodOp
+    from etir.dialects.et.program import SchemaDeclOp
     from etir.lowering.to_out_variant import ToOutVariantPass
     from etir.options import CompileOptions
     from etir.passes.analysis.in_place import in_place_kernels
@@ -70,13 +71,17 @@ def arena(name: str, target: str, module: ModuleOp) -> Arena:
     def planned(found: ModuleOp) -> int:
         return sum(sum(method.pool_sizes or ()) for method in methods(found))
 
+    ctx = EtContext()
+    for op in module.body.block.ops:
+        if isinstance(op, SchemaDeclOp):
+            ctx.declare_schema(op.schema.data)
     apart = module.clone()
     passes = pipeline(CompileOptions(target=target), start="backend")
     lowering = next(p for p in passes if isinstance(p, ToOutVariantPass))
-    run_pipeline(EtContext(), apart, [lowering, PlanMemoryPass()])
-    run_pipeline(EtContext(), module, passes)
+    run_pipeline(ctx, apart, [lowering, PlanMemoryPass()])
+    run_pipeline(ctx, module, passes)
     kernels = in_place_kernels(target)
-    bounds = [lower_bound(memory_of(EtContext(), m, in_place=kernels).problem) for m in methods(module)]
+    bounds = [lower_bound(memory_of(ctx, m, in_place=kernels).problem) for m in methods(module)]
     bound = sum(pool.bytes for found in bounds for pool in found.values())
     return Arena(name, target, planned(apart), planned(module), bound)
 

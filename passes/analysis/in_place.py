@@ -6,6 +6,8 @@ a matter of its types: the operand has the result's dtype, dims and dim order, s
 else that the call reads lies in the operand's bytes at another place. Dims that change at run time are the same when
 both are said to be (``sizes`` of the buffers), or when there is nothing else that the result could take them from.
 
+Kernels of ``moves.py`` move elements instead: the result has other dims, and all of the operand's bytes.
+
 An operand that is a list of tensors is a concatenation: each of them may already be where the result has it, if the
 dims before the one that grows have one element, so that a part of the result is a run of bytes. Results that are a list
 are the reverse of that: each may stay where the operand has it.
@@ -30,6 +32,7 @@ from etir.dialects.et.instructions import CallOp
 from etir.dialects.et.layout import is_contiguous
 from etir.dialects.et.values import BufferOp, ViewOp, sizes_of
 from etir.dialects.schema import OpSchema
+from etir.passes.analysis.moves import MOVES
 from etir.targets.manifest import available, load
 
 InPlaceKernels: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -102,12 +105,17 @@ def overwritable(
     result = written[0].owner
     if any(one.listed and one.name in names for one in read):
         return list(_parts_of(result, [one.value for one in read if one.listed], _dim_of(op, schema)))
+    moves = MOVES.get(op.kernel.data)
     found: dict[BufferOp, Overwritable] = {}
     for one in read:
         base, displacement = _place_in(one.value)
         if one.name not in names or base is None or base in found or not _is_private(base):
             continue
-        if _is_elementwise(one.value, result, read, sizes_known) and _is_read_there_only(one.value, names, read):
+        if moves is not None:
+            fits = _has_sizes_of(one.value, result) and moves(op, one.value, result)
+        else:
+            fits = _is_elementwise(one.value, result, read, sizes_known)
+        if fits and _is_read_there_only(one.value, names, read):
             found[base] = Overwritable(base, result, displacement)
     return list(found.values())
 
@@ -127,6 +135,13 @@ def _place_in(value: SSAValue) -> tuple[BufferOp | None, int]:
         offset += owner.offset.value.data
         owner = owner.base.owner
     return (owner, offset) if isinstance(owner, BufferOp) else (None, 0)
+
+
+def _has_sizes_of(value: SSAValue, result: BufferOp) -> bool:
+    """Whether a result has as many elements as the operand that its sizes come from, up to the bounds of both."""
+    if not _is_dynamic(value) or result.dynamic is None:
+        return not _is_dynamic(value) and result.dynamic is None
+    return result.dynamic.data == "bound"
 
 
 def _is_elementwise(value: SSAValue, result: BufferOp, read: Sequence[_Read], sizes_known: bool) -> bool:

@@ -1,8 +1,21 @@
 // Copies with the dims in another order or direction, added or dropped.
 #include "kernels/copy/permute.gen.h"
+#include "kernels/copy/rearrange.h"
 #include "kernels/copy/view.h"
 
 namespace etir {
+namespace {
+
+/// Whether the elements of a view are all of the result's memory, and have been moved to where the result has them.
+bool moved_in_place(const View& view, const Tensor& out) {
+  if (view.data == nullptr || view.data != out.data) return false;
+  const View to = view_of(out);
+  CopyDims dims;
+  for (int d = 0; d < to.rank; ++d) dims.add(to.sizes[d], view.strides[d], to.strides[d]);
+  return rearrange(dims, to.data, to.element);
+}
+
+}  // namespace
 
 void permute_copy_out(KernelContext& ctx, const Tensor& self, const IntList& dims, Tensor& out) {
   using arg = arguments::permute_copy_out;
@@ -19,6 +32,7 @@ void permute_copy_out(KernelContext& ctx, const Tensor& self, const IntList& dim
     view.sizes[d] = from.sizes[dim];
     view.strides[d] = from.strides[dim];
   }
+  if (!ctx.resize(out, view.sizes, view.rank) || moved_in_place(view, out)) return;
   copy_view(ctx, view, self, out);
 }
 

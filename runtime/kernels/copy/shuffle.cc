@@ -1,4 +1,5 @@
 // Channels rearranged: pixel_shuffle, pixel_unshuffle, channel_shuffle. Each is one copy with some dims split in two.
+#include "kernels/copy/rearrange.h"
 #include "kernels/copy/shuffle.gen.h"
 #include "kernels/copy/view.h"
 
@@ -19,6 +20,42 @@ static void copy_pixels(KernelContext& ctx, const View& small, const View& large
   add(small.sizes[w], small.strides[w], large.strides[w] * r);
   const View& from = shuffle ? small : large;
   strided_copy(ctx, dims, from.data, (shuffle ? large : small).data, from.element);
+}
+
+/// A row of the image and the rows that go between its pixels fit here, in bytes. The plan of a program knows it, too
+/// (passes/analysis/moves.py).
+constexpr int64_t kRowRoom = 4096;
+
+/// pixel_shuffle inside of contiguous memory: first the rows of all images of a channel to where they are mixed, then
+/// the pixels of each such row. False where there are too many rows or they are too long; nothing has moved then.
+static bool shuffle_in_place(KernelContext& ctx, const Tensor& self, int64_t r, const Tensor& out) {
+  if (self.data == nullptr || self.data != out.data || !is_contiguous(view_of(self)) || !is_contiguous(view_of(out))) {
+    return false;
+  }
+  const int64_t height = self.size(self.rank - 2), width = self.size(self.rank - 1);
+  const int64_t element = static_cast<int64_t>(element_size(self.dtype)), mixed = r * width;
+  if (mixed * element > kRowRoom || r * r * height > kMostPieces) return false;
+  const int64_t rows = self.numel() / mixed;
+  CopyDims dims;
+  dims.add(rows / (r * height), r * height * mixed, r * height * mixed);
+  dims.add(height, width, r * mixed);
+  dims.add(r, height * mixed, mixed);
+  dims.add(r, height * width, width);
+  dims.add(width, 1, 1);
+  char* const data = static_cast<char*>(out.data);
+  if (!rearrange(dims, data, static_cast<size_t>(element))) return false;
+  ctx.parallel_for(rows, 16, [&](int64_t begin, int64_t end) {
+    char row[kRowRoom];
+    for (int64_t i = begin; i < end; ++i) {
+      char* const at = data + i * mixed * element;
+      std::memcpy(row, at, static_cast<size_t>(mixed * element));
+      CopyDims pixels;
+      pixels.add(width, 1, r);
+      pixels.add(r, width, 1);
+      strided_copy(ctx, pixels, row, at, static_cast<size_t>(element));
+    }
+  });
+  return true;
 }
 
 /// Larger factors than this have squares that no size holds.
@@ -43,7 +80,9 @@ static void pixels(KernelContext& ctx, const Tensor& self, int64_t r, Tensor& ou
     size[1] = height / r;
     size[2] = width / r;
   }
-  if (!ctx.resize(out, from.sizes, self.rank) || !check_memory(ctx, self, out)) return;
+  if (!ctx.resize(out, from.sizes, self.rank)) return;
+  if (shuffle && shuffle_in_place(ctx, self, r, out)) return;
+  if (!check_memory(ctx, self, out)) return;
   from = view_of(self);
   const View to = view_of(out);
   copy_pixels(ctx, shuffle ? from : to, shuffle ? to : from, r, shuffle);

@@ -105,6 +105,16 @@ inline bool same_memory(const View& a, const View& b) {
   return true;
 }
 
+/// Whether a view's elements lie one after the other, in the order of its dims.
+inline bool is_contiguous(const View& view) {
+  int64_t expected = 1;
+  for (int d = view.rank - 1; d >= 0; --d) {
+    if (view.sizes[d] != 1 && view.strides[d] != expected) return false;
+    expected *= view.sizes[d];
+  }
+  return true;
+}
+
 /// Gives `out` the shape of a view of `self`, and its elements; it may be that part of `self` already.
 [[gnu::noinline]] inline void copy_view(KernelContext& ctx, const View& view, const Tensor& self, Tensor& out) {
   if (!ctx.resize(out, view.sizes, view.rank)) return;
