@@ -5,6 +5,7 @@
 // Weights are [taps, channels]. Rows of the image go by for one block of channels after the other, so that the sums of
 // a block stay in registers and its filters in the cache.
 #include "kernels/integer/depthwise.gen.h"
+#include "kernels/integer/depthwise_vnni.h"
 #include "kernels/integer/image.h"
 #include "kernels/integer/tile_avx2.h"
 
@@ -210,6 +211,31 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
   const int64_t* const known = taps <= kTaps ? offsets : nullptr;
   const int64_t work = std::max<int64_t>(1, window.out[1] * taps * channels);
   ctx.parallel_for(rows, 65536 / work + 1, [&](int64_t begin, int64_t end) {
+#if ETIR_INT8_X86 && ETIR_INT8_VNNI
+    if (vnni && taps <= kTaps && taps > 0) {
+      static_assert(kChannels == kChannelsVnni);
+      FiltersVnni<kTaps> filters;
+      const int count = static_cast<int>(taps);
+      for (int64_t first = 0; first < channels; first += kChannels) {
+        const int some = static_cast<int>(std::min<int64_t>(kChannels, channels - first));
+        filters.take(weight.ptr<int8_t>() + first, channels, count, some, input_zero_point, bias.ptr<int32_t>() + first,
+                     factors.ptr<float>() + first, output);
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t image = row / window.out[0] * window.in[0] * window.in[1] * channels + first;
+          const int64_t y0 = row % window.out[0] * window.stride[0] - window.padding[0];
+          const Line line = {window, input.ptr<int8_t>() + image, zeros, channels, y0, known};
+          int8_t* to = out.ptr<int8_t>() + row * window.out[1] * channels + first;
+          for (int64_t column = 0; column < window.out[1]; ++column, to += channels) {
+            const int8_t* places[FiltersVnni<kTaps>::kPlaces + 1];
+            line.locate(column * window.stride[1] - window.padding[1], 0, count, places);
+            for (int t = count; t % kQuad != 0; ++t) places[t] = places[count - 1];
+            filters(places, to);
+          }
+        }
+      }
+      return;
+    }
+#endif
     for (int64_t first = 0; first < channels; first += kChannels) {
       Filters filters;
       filters.row = channels;

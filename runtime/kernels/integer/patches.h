@@ -16,6 +16,9 @@ inline int64_t piece_of(int64_t channels) {
   return 1;
 }
 
+/// Rows whose patches are copied at once at most.
+constexpr int kMostCopied = 32;
+
 /// Patches of one group: rows are positions of the output.
 struct PatchRows {
   const Window& window;
@@ -51,34 +54,44 @@ struct PatchRows {
       if (++tap_x == window.kernel[1]) tap_x = 0, ++tap_y;
     }
   }
-  /// Taps of a line of the kernel lie side by side where they are not dilated and the group has all channels.
+  /// Taps of a line of the kernel lie side by side where they are not dilated and the group has all channels. Rows go
+  /// by for one line of the kernel after the other.
   template <typename T>
   void copy(int64_t row, int some, int64_t k, int64_t count, T* to, int to_row) const {
     const bool joined = window.dilation[1] == 1 && channels == window.channels;
     const int64_t taps = joined ? window.kernel[1] : 1, run = taps * channels;
-    const int64_t index = k / run, skipped = k - index * run;
-    const int64_t line = joined ? index : index / window.kernel[1];
-    const int64_t tap = joined ? 0 : index - line * window.kernel[1];
+    int64_t index = k / run, first = k - index * run;
+    int64_t line = joined ? index : index / window.kernel[1], tap = joined ? 0 : index - line * window.kernel[1];
+    int64_t image[kMostCopied], y0[kMostCopied], x0[kMostCopied];
     Position position(window, row);
-    for (int r = 0; r < some; ++r, to += to_row, position.next(window)) {
-      const int64_t x0 = position.at[1] * window.stride[1] - window.padding[1];
-      int64_t y = position.at[0] * window.stride[0] - window.padding[0] + line * window.dilation[0], tap_x = tap;
-      int64_t first = skipped;
-      for (int64_t done = 0; done < count; first = 0) {
-        const int64_t size = std::min(count - done, run - first), x = x0 + tap_x * window.dilation[1];
-        copy_run(position.image, y, x, taps, first, size, to + done);
-        done += size;
-        if (joined || ++tap_x == window.kernel[1]) tap_x = 0, y += window.dilation[0];
+    for (int r = 0; r < some; ++r, position.next(window)) {
+      image[r] = position.image;
+      y0[r] = position.at[0] * window.stride[0] - window.padding[0];
+      x0[r] = position.at[1] * window.stride[1] - window.padding[1];
+    }
+    // Copies may lie anywhere as far as the compiler knows, over all that is not a local variable, too.
+    const int64_t height = window.in[0], width = window.in[1], pixel = window.channels, lines = window.dilation[0];
+    const int64_t columns = window.dilation[1], last_tap = window.kernel[1] - 1;
+    const int8_t* const numbers = input;
+    for (int64_t done = 0, size; done < count; done += size, first = 0) {
+      size = std::min(count - done, run - first);
+      const int64_t dy = line * lines, dx = tap * columns;
+      for (int r = 0; r < some; ++r) {
+        const int64_t y = y0[r] + dy, x = x0[r] + dx;
+        T* at = to + int64_t{r} * to_row + done;
+        if (y >= 0 && y < height && x >= 0 && x + taps <= width) {
+          detail::copy_numbers(numbers + ((image[r] * height + y) * width + x) * pixel + first, size, at);
+        } else {
+          copy_at_edge(image[r], y, x, taps, first, size, at);
+        }
       }
+      if (joined || tap++ == last_tap) tap = 0, ++line;
     }
   }
-  /// Numbers [first, first + size) of a run of `taps` pixels from (y, x) on.
+  /// Numbers [first, first + size) of a run of `taps` pixels from (y, x) on, some of which are outside of the image.
   template <typename T>
-  void copy_run(int64_t image, int64_t y, int64_t x, int64_t taps, int64_t first, int64_t size, T* to) const {
-    if (y >= 0 && y < window.in[0] && x >= 0 && x + taps <= window.in[1]) {
-      const int64_t pixel = (image * window.in[0] + y) * window.in[1] + x;
-      return detail::copy_numbers(input + pixel * window.channels + first, size, to);
-    }
+  [[gnu::noinline]] void copy_at_edge(int64_t image, int64_t y, int64_t x, int64_t taps, int64_t first, int64_t size,
+                                      T* to) const {
     // Numbers [begin, end) of the run are in the image.
     int64_t begin = 0, end = 0;
     if (y >= 0 && y < window.in[0]) {
@@ -94,6 +107,12 @@ struct PatchRows {
     }
     pad(to + until - first, stop - until);
   }
+#if ETIR_INT8_AMX
+  template <typename Store>
+  bool multiply_image(KernelContext& ctx, const Weights& weights, const Store& store) const {
+    return detail::multiply_image(ctx, window, input, channels, *padding, weights, store);
+  }
+#endif
   template <typename T>
   void pad(T* to, int64_t count) const {
     const T value = static_cast<T>(*padding + detail::kShift<T>);

@@ -6,6 +6,7 @@
 // The variant is that of the processor: AMX for enough rows, VNNI, AVX2, or portable C++.
 #pragma once
 
+#include "kernels/integer/image_amx.h"
 #include "kernels/integer/operands.h"
 #include "kernels/integer/product_amx.h"
 #include "kernels/integer/tile_avx2.h"
@@ -38,7 +39,7 @@ void multiply_copied(const Rows& source, const Weights& weights, int64_t begin, 
       for (int64_t k = 0; k < weights.depth; k += kCopied) {
         const int64_t count = std::min<int64_t>(kCopied, weights.depth - k);
         const int8_t* w = weights.data + j * weights.panel_bytes() + k / kQuad * kPanelQuad;
-        copy_rows(source, i, rows, k, count, kQuad, copy, kCopied);
+        copy_rows<kQuad>(source, i, rows, k, count, copy, kCopied);
         Piece piece = {quads_of(count), {}};
         for (int r = 0; r < rows; ++r) piece.rows[r] = copy + r * kCopied;
         for (int p = 0; p < panels; p += kWidePanels) {
@@ -136,7 +137,7 @@ void multiply_avx2(const Rows& source, const Weights& weights, int64_t begin, in
       clear(sums, rows * row);
       for (int64_t k = 0, chunk = 0; k < weights.depth; k += kCopied, ++chunk) {
         const int64_t count = std::min<int64_t>(kCopied, weights.depth - k), padded = quads_of(count) * kQuad;
-        copy_rows(source, i, rows, k, count, kQuad, copy, kCopied);
+        copy_rows<kQuad>(source, i, rows, k, count, copy, kCopied);
         if (!orders.fit(j, panels, chunk)) {
           for (int r = 0; r < rows; ++r) {
             for (int64_t n = 0; n < padded; ++n) wide[r * kCopied + n] = copy[r * kCopied + n];
@@ -194,7 +195,8 @@ void multiply_in_place(const Rows& source, const Weights& weights, int64_t begin
 ///
 /// `Rows` has `rows()`, the length `piece()` of a piece and their number `pieces()`, whose product is the depth,
 /// `locate(row, some, first, last, pieces)`, which says where pieces [first, last) of some rows are, and
-/// `copy(row, some, k, count, to, to_row)`, which copies numbers [k, k + count) of their depth with copy_numbers().
+/// `copy(row, some, k, count, to, to_row)`, which copies numbers [k, k + count) of their depth with copy_numbers(), and
+/// `multiply_image(ctx, weights, store)`, which is detail::multiply_image of what they are patches of.
 template <typename Rows, typename Store>
 void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, const Store& store) {
   const int64_t rows = source.rows(), panels = weights.panels();
@@ -208,6 +210,7 @@ void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, co
   int64_t cached = detail::kCachedBytes, unit = 12;
 #if ETIR_INT8_AMX
   if (rows >= detail::kLeastRowsAmx && weights.depth > 0 && has_amx()) {
+    if (source.multiply_image(ctx, weights, store)) return;
     amx = true, cached = detail::kCachedBytesAmx, unit = kRowsAmx;
   }
 #endif
@@ -260,6 +263,13 @@ struct MatrixRows {
   void copy(int64_t row, int some, int64_t k, int64_t length, T* to, int to_row) const {
     for (int r = 0; r < some; ++r) detail::copy_numbers(data + (row + r) * depth + k, length, to + r * to_row);
   }
+#if ETIR_INT8_AMX
+  template <typename Store>
+  bool multiply_image(KernelContext& ctx, const Weights& weights, const Store& store) const {
+    const Window window = {1, depth, {count, 1}, {count, 1}, {1, 1}, {1, 1}, {0, 0}, {1, 1}};
+    return detail::multiply_image(ctx, window, data, depth, 0, weights, store);
+  }
+#endif
 };
 
 }  // namespace etir::integer

@@ -9,7 +9,7 @@
 namespace etir::integer::detail {
 
 constexpr int kLeastRowsAmx = 8;                       ///< rows that a register is worth it for
-constexpr int kCopiedAmx = 1024;                       ///< numbers of a row that are copied at once
+constexpr int kCopiedAmx = 768;                        ///< numbers of a row that are copied at once
 constexpr int kStrideAmx = kCopiedAmx + kTileBytes;    ///< so that rows do not compete for places in the cache
 constexpr int kSumPanelsAmx = 16;                      ///< panels whose sums are kept between parts of the depth
 constexpr int64_t kCachedBytesAmx = int64_t{1} << 20;  ///< weights that stay in the cache while rows go by
@@ -44,39 +44,69 @@ class PanelParts {
   bool copied_ = false;
 };
 
+/// What is multiplied at once: a part of the depth of a block of rows, with some panels.
+struct PartAmx {
+  int64_t row, panel, k;
+};
+
 /// Rows [begin, end), copied first. The sums of two panels are finished one after the other if all of the depth is
 /// copied at once; those of more panels are kept between the parts of the depth otherwise.
+///
+/// Instructions wait for numbers that were written a moment ago, and for the multiplier. So the next part is copied
+/// before one is multiplied, and sums are taken when the products after them are under way.
 template <typename Rows, typename Store>
 void multiply_amx(const Rows& source, const Weights& weights, int64_t begin, int64_t end, int64_t panel_begin,
                   int64_t panel_end, const Store& store) {
-  alignas(64) uint8_t copy[kRowsAmx * kStrideAmx];
+  constexpr int kPair = kPanelsAmx * kPanel;
+  alignas(64) TileByte copies[2][kRowsAmx * kStrideAmx];
   alignas(64) int32_t sums[kRowsAmx * kSumPanelsAmx * kPanel];
   alignas(64) int8_t last[kTileWeights];
   const TileRegisters registers;
   const int64_t depth = weights.depth;
   const bool at_once = depth <= kCopiedAmx;
   const int64_t together = at_once ? panel_end - panel_begin : kSumPanelsAmx;
-  for (int64_t i = begin; i < end; i += kRowsAmx) {
-    const int rows = static_cast<int>(std::min<int64_t>(kRowsAmx, end - i));
-    for (int64_t j = panel_begin; j < panel_end; j += together) {
-      const int64_t stop = std::min(panel_end, j + together);
-      const int row = static_cast<int>(at_once ? kPanelsAmx : stop - j) * kPanel;
-      for (int64_t k = 0; k < depth; k += kCopiedAmx) {
-        const int64_t count = std::min<int64_t>(kCopiedAmx, depth - k);
-        copy_rows(source, i, rows, k, count, kTileBytes, copy, kStrideAmx);
-        const PanelParts parts(weights, k / kQuad, quads_of(count), last);
-        const bool done = k + count == depth;
-        for (int64_t p = j; p < stop; p += kPanelsAmx) {
-          const int panels = static_cast<int>(std::min<int64_t>(kPanelsAmx, stop - p));
-          const TilePanel both[kPanelsAmx] = {parts(p), parts(p + panels - 1)};
-          int32_t* to = at_once ? sums : sums + (p - j) * kPanel;
-          add_products_amx(copy, kStrideAmx, rows, both, panels, parts.steps(), k == 0, to, row);
-          const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - p * kPanel);
-          if (done) store(Block{i, p * kPanel, rows, static_cast<int>(columns), to, row});
-        }
-      }
+  const auto rows_of = [&](const PartAmx& part) {
+    return static_cast<int>(std::min<int64_t>(kRowsAmx, end - part.row));
+  };
+  const auto count_of = [&](const PartAmx& part) { return std::min<int64_t>(kCopiedAmx, depth - part.k); };
+  const auto advance = [&](PartAmx& part) {
+    if ((part.k += kCopiedAmx) < depth) return true;
+    part.k = 0;
+    if ((part.panel += together) < panel_end) return true;
+    part.panel = panel_begin;
+    return (part.row += kRowsAmx) < end;
+  };
+  const auto copy = [&](const PartAmx& part, TileByte* to) {
+    copy_rows<kTileBytes>(source, part.row, rows_of(part), part.k, count_of(part), to, kStrideAmx);
+  };
+  Block finished = {};
+  const auto finish = [&] {
+    if (finished.rows > 0) store(finished);
+    finished.rows = 0;
+  };
+  PartAmx part = {begin, panel_begin, 0}, next = part;
+  copy(part, copies[0]);
+  bool more = true;
+  for (int turn = 0, side = 0; more; turn ^= 1, part = next) {
+    if ((more = advance(next))) copy(next, copies[turn ^ 1]);
+    const int rows = rows_of(part);
+    const int64_t count = count_of(part), stop = std::min(panel_end, part.panel + together);
+    const int row = at_once ? kPair : static_cast<int>(stop - part.panel) * kPanel;
+    const PanelParts parts(weights, part.k / kQuad, quads_of(count), last);
+    for (int64_t p = part.panel; p < stop; p += kPanelsAmx, side ^= 1) {
+      const int panels = static_cast<int>(std::min<int64_t>(kPanelsAmx, stop - p));
+      const TilePanel both[kPanelsAmx] = {parts(p), parts(p + panels - 1)};
+      int32_t* to = sums + (at_once ? side * kRowsAmx * kPair : (p - part.panel) * kPanel);
+      const auto* bytes = reinterpret_cast<const uint8_t*>(copies[turn]);
+      add_products_amx(bytes, kStrideAmx, rows, both, panels, parts.steps(), part.k == 0, to, row);
+      if (part.k + count < depth) continue;
+      finish();
+      const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - p * kPanel);
+      finished = {part.row, p * kPanel, rows, static_cast<int>(columns), to, row};
     }
+    if (!at_once) finish();
   }
+  finish();
 }
 
 }  // namespace etir::integer::detail

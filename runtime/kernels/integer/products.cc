@@ -15,6 +15,25 @@ using namespace integer;
 
 constexpr int kMostComputedDepth = 33025;  // 255 * 255 times that is less than 2^31
 
+#if ETIR_INT8_X86
+/// Packs four rows of 16 columns, and adds them to the sums of the columns.
+void pack_quad(const int8_t* from, int64_t columns, int8_t* to, int32_t* sums) {
+  const auto row = [&](int64_t j) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j * columns)); };
+  const __m128i a = row(0), b = row(1), c = row(2), d = row(3);
+  const __m128i ab[2] = {_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)};
+  const __m128i cd[2] = {_mm_unpacklo_epi8(c, d), _mm_unpackhi_epi8(c, d)};
+  const __m128i ones = _mm_set1_epi8(1), wide_ones = _mm_set1_epi16(1);
+  for (int v = 0; v < 4; ++v, to += 16, sums += 4) {
+    const __m128i four =
+        v % 2 == 0 ? _mm_unpacklo_epi16(ab[v / 2], cd[v / 2]) : _mm_unpackhi_epi16(ab[v / 2], cd[v / 2]);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), four);
+    __m128i* sum = reinterpret_cast<__m128i*>(sums);
+    const __m128i more = _mm_madd_epi16(_mm_maddubs_epi16(ones, four), wide_ones);
+    _mm_storeu_si128(sum, _mm_add_epi32(_mm_loadu_si128(sum), more));
+  }
+}
+#endif
+
 /// Packs panel `panel` of a matrix [depth, columns], and writes -scale times the sum of each of its columns.
 void pack_panel(const int8_t* from, int64_t depth, int64_t columns, int64_t panel, uint32_t scale, int8_t* to,
                 int32_t* more) {
@@ -23,6 +42,12 @@ void pack_panel(const int8_t* from, int64_t depth, int64_t columns, int64_t pane
   int32_t sums[kPanel] = {};
   for (int64_t q = 0; q < quads_of(depth); ++q, to += kPanelQuad) {
     const int some = static_cast<int>(std::min<int64_t>(kQuad, depth - q * kQuad));
+#if ETIR_INT8_X86
+    if (some == kQuad && count == kPanel) {
+      pack_quad(from + q * kQuad * columns + first, columns, to, sums);
+      continue;
+    }
+#endif
     if (some < kQuad || count < kPanel) std::memset(to, 0, kPanelQuad);
     for (int j = 0; j < some; ++j) {
       const int8_t* row = from + (q * kQuad + j) * columns + first;

@@ -96,18 +96,23 @@ ETIR_VNNI inline void requantize_row_avx512(const int32_t* sums, const int32_t* 
 #endif
 
 #if ETIR_INT8_X86 && ETIR_INT8_VNNI
+/// Sixteen numbers without the zero point and the lower limit: what is too low becomes the least integer, and so does
+/// NaN, which min gives back where it is the second operand. Without masks, GCC 12 warns of its own headers.
+ETIR_VNNI inline __m512i requantize_sixteen(__m512i sums, __m512 factors, __m512 most) {
+  constexpr __mmask16 kAll = 0xffff;
+  const __m512 value = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAll, sums), factors);
+  return _mm512_maskz_cvt_roundps_epi32(kAll, _mm512_maskz_min_ps(kAll, most, value),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
 /// The same for four rows of 16 columns, whose sums are `stride` numbers apart and results `to_row`.
 struct RequantizeSixteen {
-  // Without masks, GCC 12 warns of its own headers.
   static constexpr __mmask16 kAll = 0xffff;
   __m512i bias, zero_point, low, high;
   __m512 factors, most;
 
   ETIR_VNNI __m512i integers(const int32_t* sums) const {
-    const __m512i sum = _mm512_add_epi32(_mm512_loadu_si512(sums), bias);
-    // What is too low becomes the least integer, and so does NaN, which min gives back where it is the second operand.
-    const __m512 value = _mm512_maskz_min_ps(kAll, most, _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAll, sum), factors));
-    return _mm512_maskz_cvt_roundps_epi32(kAll, value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return requantize_sixteen(_mm512_add_epi32(_mm512_loadu_si512(sums), bias), factors, most);
   }
   ETIR_VNNI void operator()(const int32_t* sums, int64_t stride, int8_t* to, int64_t to_row) const {
     const __m512i a = _mm512_packs_epi32(integers(sums), integers(sums + stride));
@@ -127,7 +132,11 @@ struct RequantizeSixteen {
 
 ETIR_VNNI inline void requantize_block_avx512(const Block& block, const int32_t* bias, const float* factors,
                                               const Output& out, int8_t* to, int64_t to_row) {
-  const int rows = block.rows / 4 * 4, columns = block.columns / kPanel * kPanel;
+  // Results may lie anywhere as far as the compiler knows, over all that is not a local variable, too.
+  const int all_rows = block.rows, all_columns = block.columns;
+  const int columns = all_rows < 4 ? 0 : all_columns / kPanel * kPanel;
+  const int64_t stride = block.stride;
+  const int32_t* const sums = block.sums;
   RequantizeSixteen four;
   four.zero_point = _mm512_set1_epi16(static_cast<int16_t>(out.zero_point));
   four.low = _mm512_set1_epi8(static_cast<char>(out.low)), four.high = _mm512_set1_epi8(static_cast<char>(out.high));
@@ -135,12 +144,17 @@ ETIR_VNNI inline void requantize_block_avx512(const Block& block, const int32_t*
   for (int c = 0; c < columns; c += kPanel) {
     four.bias = _mm512_loadu_si512(bias + c);
     four.factors = _mm512_loadu_ps(factors + c);
-    for (int r = 0; r < rows; r += 4) four(block.row_sums(r) + c, block.stride, to + r * to_row + c, to_row);
+    // The last four rows may be some of those before, once more.
+    for (int row = 0; row < all_rows; row += 4) {
+      const int r = row + 4 <= all_rows ? row : all_rows - 4;
+      four(sums + r * stride + c, stride, to + r * to_row + c, to_row);
+    }
   }
-  for (int r = 0; r < block.rows; ++r) {
-    const int c = r < rows ? columns : 0;
-    if (c == block.columns) continue;
-    requantize_row_avx512(block.row_sums(r) + c, bias + c, factors + c, block.columns - c, out, to + r * to_row + c);
+  if (columns == all_columns) return;
+  const Output limits = out;
+  for (int r = 0; r < all_rows; ++r) {
+    const int c = columns;
+    requantize_row_avx512(sums + r * stride + c, bias + c, factors + c, all_columns - c, limits, to + r * to_row + c);
   }
 }
 #endif

@@ -60,17 +60,22 @@ inline bool has_amx() {
   return has;
 }
 
-/// The registers of a thread, all of sixteen rows of 64 bytes, for the time that this lives.
+/// The registers of a thread, for the time that this lives: tiles of sixteen rows of left numbers of `quads` fours
+/// each, and of that many quads of a panel.
 class TileRegisters {
  public:
-  ETIR_AMX TileRegisters() {
+  ETIR_AMX explicit TileRegisters(int quads = kTileQuads) {
     struct alignas(64) {
       uint8_t palette = 1, start = 0, reserved[14] = {};
       uint16_t bytes[16] = {};
       uint8_t rows[16] = {};
     } shape;
     static_assert(sizeof(shape) == 64);
-    for (int i = 0; i < 8; ++i) shape.bytes[i] = kTileBytes, shape.rows[i] = kTileRows;
+    for (int i = 0; i < 8; ++i) {
+      const bool is_left = i == 4 || i == 5, is_right = i >= 6;
+      shape.bytes[i] = static_cast<uint16_t>(is_left ? quads * kQuad : kTileBytes);
+      shape.rows[i] = static_cast<uint8_t>(is_right ? quads : kTileRows);
+    }
     asm volatile("ldtilecfg %0" ::"m"(shape));
   }
   ETIR_AMX ~TileRegisters() { asm volatile("tilerelease"); }
@@ -84,6 +89,16 @@ struct TilePanel {
   const int8_t* last;
 };
 
+/// Two tiles of rows, wherever they are, times two panels; the second ones may be null. In each step of the depth, rows
+/// are `offset` bytes from where they begin, and the panels' weights `step_bytes` after those of the step before.
+struct TileProduct {
+  const uint8_t *above, *below;
+  const int8_t *left, *right;
+  int64_t stride;  ///< bytes from one row to the next
+  const int32_t* offsets;
+  int steps, step_bytes;
+};
+
 namespace detail {
 
 #define ETIR_TILE_LOAD(tile, from, stride) \
@@ -93,20 +108,40 @@ namespace detail {
 #define ETIR_TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::: "memory")
 #define ETIR_TILE_MULTIPLY(sum, x, w) asm volatile("tdpbusd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::: "memory")
 
+/// Registers 0 to 3 are sums, 4 and 5 rows, 6 and 7 panels.
 template <bool kBothRows, bool kBothPanels>
-ETIR_AMX inline void add_step_amx(const uint8_t* x, int64_t stride, const int8_t* left, const int8_t* right) {
+ETIR_AMX inline void add_step_amx(const uint8_t* above, const uint8_t* below, int64_t stride, const int8_t* left,
+                                  const int8_t* right) {
   ETIR_TILE_LOAD(6, left, kTileBytes);
-  ETIR_TILE_LOAD(4, x, stride);
+  ETIR_TILE_LOAD(4, above, stride);
   ETIR_TILE_MULTIPLY(0, 4, 6);
   if (kBothPanels) {
     ETIR_TILE_LOAD(7, right, kTileBytes);
     ETIR_TILE_MULTIPLY(1, 4, 7);
   }
   if (kBothRows) {
-    ETIR_TILE_LOAD(5, x + kTileRows * stride, stride);
+    ETIR_TILE_LOAD(5, below, stride);
     ETIR_TILE_MULTIPLY(2, 5, 6);
     if (kBothPanels) ETIR_TILE_MULTIPLY(3, 5, 7);
   }
+}
+
+template <bool kBothRows, bool kBothPanels>
+ETIR_AMX inline void clear_sums_amx() {
+  ETIR_TILE_ZERO(0);
+  if (kBothPanels) ETIR_TILE_ZERO(1);
+  if (kBothRows) ETIR_TILE_ZERO(2);
+  if (kBothRows && kBothPanels) ETIR_TILE_ZERO(3);
+}
+
+template <bool kBothRows, bool kBothPanels>
+ETIR_AMX inline void store_sums_amx(int32_t* sums, int row) {
+  const int64_t row_bytes = row * static_cast<int64_t>(sizeof(int32_t));
+  int32_t* const below = sums + kTileRows * row;
+  ETIR_TILE_STORE(0, sums, row_bytes);
+  if (kBothPanels) ETIR_TILE_STORE(1, sums + kPanel, row_bytes);
+  if (kBothRows) ETIR_TILE_STORE(2, below, row_bytes);
+  if (kBothRows && kBothPanels) ETIR_TILE_STORE(3, below + kPanel, row_bytes);
 }
 
 template <bool kBothRows, bool kBothPanels>
@@ -115,10 +150,7 @@ ETIR_AMX inline void add_products_amx(const uint8_t* x, int64_t stride, const Ti
   const int64_t row_bytes = row * static_cast<int64_t>(sizeof(int32_t));
   int32_t* const below = sums + kTileRows * row;
   if (begin) {
-    ETIR_TILE_ZERO(0);
-    if (kBothPanels) ETIR_TILE_ZERO(1);
-    if (kBothRows) ETIR_TILE_ZERO(2);
-    if (kBothRows && kBothPanels) ETIR_TILE_ZERO(3);
+    clear_sums_amx<kBothRows, kBothPanels>();
   } else {
     ETIR_TILE_LOAD(0, sums, row_bytes);
     if (kBothPanels) ETIR_TILE_LOAD(1, sums + kPanel, row_bytes);
@@ -127,14 +159,22 @@ ETIR_AMX inline void add_products_amx(const uint8_t* x, int64_t stride, const Ti
   }
   const int8_t *left = panels[0].data, *right = panels[kBothPanels ? 1 : 0].data;
   for (int s = 0; s + 1 < steps; ++s) {
-    add_step_amx<kBothRows, kBothPanels>(x, stride, left, right);
+    add_step_amx<kBothRows, kBothPanels>(x, x + kTileRows * stride, stride, left, right);
     x += kTileBytes, left += kTileWeights, right += kTileWeights;
   }
-  add_step_amx<kBothRows, kBothPanels>(x, stride, panels[0].last, panels[kBothPanels ? 1 : 0].last);
-  ETIR_TILE_STORE(0, sums, row_bytes);
-  if (kBothPanels) ETIR_TILE_STORE(1, sums + kPanel, row_bytes);
-  if (kBothRows) ETIR_TILE_STORE(2, below, row_bytes);
-  if (kBothRows && kBothPanels) ETIR_TILE_STORE(3, below + kPanel, row_bytes);
+  const int8_t *left_end = panels[0].last, *right_end = panels[kBothPanels ? 1 : 0].last;
+  add_step_amx<kBothRows, kBothPanels>(x, x + kTileRows * stride, stride, left_end, right_end);
+  store_sums_amx<kBothRows, kBothPanels>(sums, row);
+}
+
+template <bool kBothRows, bool kBothPanels>
+ETIR_AMX inline void multiply_tiles_amx(const TileProduct& t, int32_t* sums, int row) {
+  clear_sums_amx<kBothRows, kBothPanels>();
+  const int8_t *left = t.left, *right = t.right;
+  for (int s = 0; s < t.steps; ++s, left += t.step_bytes, right += t.step_bytes) {
+    add_step_amx<kBothRows, kBothPanels>(t.above + t.offsets[s], t.below + t.offsets[s], t.stride, left, right);
+  }
+  store_sums_amx<kBothRows, kBothPanels>(sums, row);
 }
 
 #undef ETIR_TILE_LOAD
@@ -154,6 +194,16 @@ ETIR_AMX inline void add_products_amx(const uint8_t* x, int64_t stride, int rows
   }
   if (count > 1) return detail::add_products_amx<false, true>(x, stride, panels, steps, begin, sums, row);
   return detail::add_products_amx<false, false>(x, stride, panels, steps, begin, sums, row);
+}
+
+/// Writes the sums of a product, all of its depth, to rows of `row` elements.
+ETIR_AMX inline void multiply_tiles_amx(const TileProduct& product, int32_t* sums, int row) {
+  if (product.below != nullptr) {
+    if (product.right != nullptr) return detail::multiply_tiles_amx<true, true>(product, sums, row);
+    return detail::multiply_tiles_amx<true, false>(product, sums, row);
+  }
+  if (product.right != nullptr) return detail::multiply_tiles_amx<false, true>(product, sums, row);
+  return detail::multiply_tiles_amx<false, false>(product, sums, row);
 }
 
 }  // namespace etir::integer

@@ -165,7 +165,9 @@ inline double vsigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 /// Below 1 x p(x^2), with an error of 1.2e-9 before rounding; above 1 - e^-q(|x|), whose q is fitted to -log(erfc) on
 /// [1, 3.95], with an error of 1.0e-9: near 1 the last bit counts, since GELU is x (1 + erf(x / sqrt(2))) / 2.
-inline float verf(float x) {
+///
+/// GCC finds it too long to be a part of more than one loop, and a loop that calls it is no SIMD code.
+[[gnu::always_inline]] inline float verf(float x) {
   constexpr float kOne = 3.95f;  // from here on the nearest float is 1
   const float magnitude = std::fabs(x);
   const float a = magnitude > kOne ? kOne : magnitude;
