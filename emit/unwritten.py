@@ -3,7 +3,7 @@
 Files have both as tensors like any other. A view of static dims has no instruction: it is a tensor at the place of its
 base, over the same bytes in other dims or over a part of them; a view of dynamic dims is one that an ``et_view``
 instruction gives the dims, and has the place of its base, too. Where kernels write the parts of a tensor (what a
-concatenation would put together), the whole is the one that nothing writes. A mutable buffer without initial bytes is
+concatenation would combine), the whole is the one that nothing writes. A mutable buffer without initial bytes is
 a tensor that is read before anything writes it; what lies in one that has initial bytes is a part of it. A reader that
 took them for buffers of their own would show a program that reads what nobody wrote, and whose tensors overlap while
 both are live.
