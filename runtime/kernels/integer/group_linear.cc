@@ -13,6 +13,7 @@
 // Minimums add minimum * float(sum of q) in the first form, times s in the second, after the group's product.
 #include "kernels/integer/group_linear.gen.h"
 #include "kernels/integer/group_row.h"
+#include "kernels/integer/group_row_vnni.h"
 #include "kernels/integer/row_scale.h"
 
 namespace etir {
@@ -152,19 +153,39 @@ struct GroupProduct {
     }
   }
 
+#if ETIR_GROUP_ROW
+  /// The one row there is times panels [first, last), kStreams at a time.
+  template <int kStreams, typename Multiply>
+  void multiply_streams(int64_t first, int64_t last, const Multiply& multiply) const {
+    groups::for_streams<kBits, kStreams>(weights, first, last, [&](auto count, int64_t p, int64_t step) {
+      constexpr int kCount = decltype(count)::value;
+      groups::PackedPanel panels[kCount];
+      groups::read_panels<kBits>(weights, p, step, panels);
+      float acc[kCount * kPanel];
+      multiply(rows_from(0, 1, 0), panels, weights.scales->dtype, left.groups, weights.group() / groups::kChunk, acc);
+      for (int s = 0; s < kCount; ++s) store(0, (p + s * step) * kPanel, acc + s * kPanel);
+    });
+  }
+#endif
+
   /// The one row there is times panels [first, last), which are asked for first.
   void multiply_one_row(int64_t first, int64_t last) const {
 #if ETIR_GROUP_ROW
-    if (kBits == 4 && variant == GroupVariant::Avx2 && groups::same_factors(weights)) {
-      return groups::for_streams<kBits>(weights, first, last, [&](auto count, int64_t p, int64_t step) {
-        constexpr int kCount = decltype(count)::value;
-        groups::PackedPanel panels[kCount];
-        groups::read_panels<kBits>(weights, p, step, panels);
-        float acc[kCount * kPanel];
-        multiply_row(rows_from(0, 1, 0), panels, weights.scales->dtype, left.groups, weights.group() / groups::kChunk,
-                     acc);
-        for (int s = 0; s < kCount; ++s) store(0, (p + s * step) * kPanel, acc + s * kPanel);
-      });
+    if (kBits == 4 && groups::same_factors(weights)) {
+#if ETIR_INT8_VNNI
+      if (variant == GroupVariant::Vnni) {
+        return multiply_streams<groups::kVnniStreams>(
+            first, last,
+            [](const auto& x, const auto& panels, ScalarType type, int64_t count, int64_t chunks, float* acc) {
+              multiply_row_vnni(x, panels, type, count, chunks, acc);
+            });
+      }
+#endif
+      return multiply_streams<groups::kStreams>(
+          first, last,
+          [](const auto& x, const auto& panels, ScalarType type, int64_t count, int64_t chunks, float* acc) {
+            multiply_row(x, panels, type, count, chunks, acc);
+          });
     }
 #endif
     groups::prefetch_panel<kBits>(weights, first);

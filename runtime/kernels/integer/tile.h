@@ -5,8 +5,7 @@
 // x86 multiplies with signed weights in one instruction, and whoever made the bias has taken 128 times the sum of a
 // column's weights off it. Sums wrap modulo 2^32, in all variants alike: they give the same bits.
 //
-// Three variants: portable C++, AVX2 (tile_avx2.h), and AVX-512 with VNNI, which a processor is asked for at run time,
-// since no level of the x86-64 ABI has it.
+// Three variants: portable C++, AVX2 (tile_avx2.h), and AVX-512 with VNNI (kernels/util/vnni.h).
 #pragma once
 
 #include <algorithm>
@@ -14,11 +13,8 @@
 #include <cstring>
 
 #include "kernels/util/gemm.h"
+#include "kernels/util/vnni.h"
 
-// ETIR_INT8_VNNI=0 leaves that variant out, so that the one below it can be tested and measured.
-#ifndef ETIR_INT8_VNNI
-#define ETIR_INT8_VNNI 1
-#endif
 #if defined(__x86_64__) && defined(__AVX2__)
 #include <immintrin.h>
 #define ETIR_INT8_X86 1
@@ -73,14 +69,6 @@ inline void add_products(const Piece* pieces, int piece_count, int rows, const P
 
 #if ETIR_INT8_X86
 #if ETIR_INT8_VNNI
-#define ETIR_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
-
-inline bool has_vnni() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
-}
-
 /// AVX-512 VNNI: the left numbers are read where they are.
 template <int kRows, int kPanels>
 ETIR_VNNI inline void add_products_vnni(const Piece* pieces, int piece_count, const Panels& panels, int32_t* sums,

@@ -2,9 +2,11 @@
 // int4_group_linear and int8_group_linear. Numbers become float32 while they are read.
 //
 // A few rows of the input are multiplied panel by panel, so that the weight is read once and in order (one row with
-// AVX2: group_row.h); more rows are a product of matrices whose right one is multiplied out block by block.
+// AVX2: group_row.h, with VNNI: group_row_vnni.h); more rows are a product of matrices whose right one is multiplied
+// out block by block.
 #include "kernels/linalg/group_linear.gen.h"
 #include "kernels/linalg/group_row.h"
+#include "kernels/linalg/group_row_vnni.h"
 #include "kernels/linalg/matmul.h"
 #include "kernels/util/group_weights.h"
 
@@ -293,10 +295,12 @@ struct GroupProduct {
   }
 
 #if ETIR_GROUP_ROW
-  /// Groups [group, group + count) of panels [first, last) for the one row there is.
+  /// Groups [group, group + count) of panels [first, last) for the one row there is: kVnni, with bytes of the row.
+  template <bool kVnni>
   void dot_fixed(const groups::FixedRow& row, int64_t group, int64_t count, int64_t first, int64_t last) const {
     const int64_t bytes = groups::factor_bytes(weights);
-    groups::for_streams<kBits>(weights, first, last, [&](auto panel_count, int64_t p, int64_t step) {
+    constexpr int kStreams = kVnni ? groups::kVnniStreams : groups::kStreams;
+    groups::for_streams<kBits, kStreams>(weights, first, last, [&](auto panel_count, int64_t p, int64_t step) {
       constexpr int kCount = decltype(panel_count)::value;
       groups::PackedPanel panels[kCount];
       groups::read_panels<kBits>(weights, p, step, panels);
@@ -309,27 +313,40 @@ struct GroupProduct {
           panel.scales += group * groups::kFactorBytes<kType>;
           if (kMinimums) panel.minimums += group * groups::kFactorBytes<kType>;
         }
+#if ETIR_INT8_VNNI
+        if constexpr (kVnni) {
+          return groups::multiply_fixed_vnni<kBits, kCount, kMinimums, kType>(row, panels, count, weights.group(),
+                                                                              bytes, acc);
+        }
+#endif
         groups::multiply_fixed<kBits, kCount, kMinimums, kType>(row, panels, count, weights.group(), bytes, acc);
       });
       for (int s = 0; s < kCount; ++s) store_row(p + s * step, acc + s * kLanes, group > 0, out);
     });
   }
 
-  /// The one row there is as integers. False: its numbers, or the weights, are not of the kind for that.
-  bool run_fixed(KernelContext& ctx, int64_t grain) const {
-    if (weights.group() > groups::kMostFixedGroup || !groups::same_factors(weights) || has_avx512() ||
-        !groups::FixedRow::fits(input, depth, weights.group())) {
-      return false;
-    }
+  template <bool kVnni>
+  void run_fixed(KernelContext& ctx, int64_t grain) const {
     groups::FixedRow row;
     const int64_t most = groups::FixedRow::kMost / weights.group();
     for (int64_t g = 0; g < weights.groups; g += most) {
       const int64_t count = std::min(most, weights.groups - g);
-      row.fill(input, depth, weights.group(), g, g + count);
+      row.fill<kVnni>(input, depth, weights.group(), g, g + count);
       ctx.parallel_for(weights.panels(), grain,
-                       [&](int64_t first, int64_t last) { dot_fixed(row, g, count, first, last); });
+                       [&](int64_t first, int64_t last) { dot_fixed<kVnni>(row, g, count, first, last); });
     }
-    return true;
+  }
+
+  /// The one row there is as integers. False: its numbers, or the weights, are not of the kind for that.
+  bool run_fixed(KernelContext& ctx, int64_t grain) const {
+    if (weights.group() > groups::kMostFixedGroup || !groups::same_factors(weights) ||
+        !groups::FixedRow::fits(input, depth, weights.group())) {
+      return false;
+    }
+#if ETIR_INT8_VNNI
+    if (has_vnni()) return run_fixed<true>(ctx, grain), true;
+#endif
+    return run_fixed<false>(ctx, grain), true;
   }
 #endif
 

@@ -1,4 +1,5 @@
-// One row of float32 times weights in groups with AVX2, exact to 30 bits of the largest number of a group of the row.
+// One row of float32 times weights in groups with AVX2 (VNNI: group_row_vnni.h), exact to 30 bits of the largest number
+// of a group of the row.
 //
 // A number of the weight that becomes float32 takes three instructions before it is multiplied, and they, not memory,
 // were what the head of a decoder waited for. A group of the row becomes integers of 30 bits here, of a unit that is a
@@ -24,7 +25,11 @@ constexpr int kFixedBits = 29, kLowBits = 15;
 struct FixedRow {
   static constexpr int64_t kMost = 2048;  ///< numbers at a time
 
-  alignas(32) int32_t pairs[kMost];  ///< [four of the depth][high, low][even, odd]: two numbers of 16 bits each
+  static constexpr int kPieces = 4;  ///< of a number, 8 bits each
+
+  /// [four of the depth][high, low][even, odd]: two numbers of 16 bits each; or, filled with kBytes, [four of the
+  /// depth][upper and lower of high, of low]: four signed numbers of 8 bits each.
+  alignas(32) int32_t pairs[kMost];
   int32_t highs[kMost / kChunk], lows[kMost / kChunk];  ///< [group]: their sums
   float units[kMost / kChunk];                          ///< [group]: powers of two
 
@@ -38,6 +43,7 @@ struct FixedRow {
   }
 
   /// Groups [first, last) of the row, filled up with 0 after its end.
+  template <bool kBytes>
   void fill(const float* input, int64_t depth, int64_t group, int64_t first, int64_t last) {
     auto* to = reinterpret_cast<__m256i*>(pairs);
     const __m256i half = _mm256_set1_epi32(1 << (kLowBits - 1));
@@ -56,7 +62,11 @@ struct FixedRow {
         const __m256i high = _mm256_srai_epi32(_mm256_add_epi32(number, half), kLowBits);
         const __m256i low = _mm256_sub_epi32(number, _mm256_slli_epi32(high, kLowBits));
         high_sums = _mm256_add_epi32(high_sums, high), low_sums = _mm256_add_epi32(low_sums, low);
-        _mm256_store_si256(to, _mm256_unpacklo_epi64(paired(high), paired(low)));
+        if constexpr (kBytes) {
+          _mm256_store_si256(to, _mm256_packs_epi16(in_bytes(high), in_bytes(low)));
+        } else {
+          _mm256_store_si256(to, _mm256_unpacklo_epi64(paired(high), paired(low)));
+        }
       }
       highs[g - first] = sum_lanes(high_sums), lows[g - first] = sum_lanes(low_sums);
     }
@@ -65,6 +75,11 @@ struct FixedRow {
  private:
   static constexpr int kBias = 127, kMantissa = 23, kInfinite = 255, kSmallest = -90;
 
+  /// The upper and the lower bytes of eight numbers, both signed, as 16 bits: by fours.
+  static __m256i in_bytes(__m256i numbers) {
+    const __m256i lower = _mm256_srai_epi32(_mm256_slli_epi32(numbers, 24), 24);
+    return _mm256_packs_epi32(_mm256_srai_epi32(_mm256_sub_epi32(numbers, lower), 8), lower);
+  }
   /// The bits of the largest of some numbers without its sign: they have the order of the numbers, and what is not
   /// finite comes last.
   static int32_t largest_bits(const float* from, int64_t count) {

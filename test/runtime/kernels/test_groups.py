@@ -64,7 +64,7 @@ def call(kernels: Kernels, name: str, arguments: list[Any]) -> tuple[np.ndarray,
 
 
 SHAPES = [
-    (1, 64, 16, 2), (1, 576, 40, 18), (1, 192, 100, 3), (1, 40, 37, 1),
+    (1, 64, 16, 2), (1, 576, 40, 18), (1, 192, 100, 3), (1, 40, 37, 1), (1, 640, 150, 5), (1, 96, 129, 3),
     (3, 96, 33, 3), (8, 64, 5, 1), (15, 40, 17, 1), (17, 2112, 19, 33),
     (70, 128, 50, 1), (131, 160, 16, 5), (2, 5, 1, 1), (0, 32, 4, 1), (4, 32, 0, 1), (9, 256, 3, 2),
 ]  # fmt: skip
@@ -89,6 +89,19 @@ def test_dynamic(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], 
             step = np.ptp(np.append(x, 0)) / 255
             bound = step * np.sqrt(depth) * 4 * np.abs(layer.matrix).max() + 1e-4
             np.testing.assert_allclose(found, real, rtol=1e-3, atol=bound)
+
+
+def test_the_largest_sums_of_a_group(kernels: Kernels) -> None:
+    """A row of one group, as long as there are, whose products all have one sign: no sum of 32 bits wraps."""
+    depth = 65536
+    for number, value in ((15, 1.0), (15, -1.0), (0, 1.0)):
+        packed = packed_groups(
+            np.full((20, depth), number, np.uint8), np.ones((20, 1), np.float32), np.zeros((20, 1), np.float32), 4
+        )
+        arguments = [packed.weight, packed.scales, packed.minimums, np.zeros(20, np.float32), None, 20]
+        x = np.full((1, depth), value, np.float32)
+        found, wanted = call(kernels, "int4_group_dynamic_linear", [x, *arguments])
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -198,6 +211,21 @@ def test_the_ends(kernels: Kernels) -> None:
             for sums in (layer.sums, None):
                 found, wanted = call(kernels, "int4_group_dynamic_linear", [x, *layer.arguments, sums, None, 16])
                 np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("depth", "columns", "groups"), [(576, 150, 18), (40, 50, 1), (4160, 70, 65), (640, 33, 5)])
+@pytest.mark.parametrize("low", [False, True])
+def test_one_row_of_float_in_both_variants(bits: int, depth: int, columns: int, groups: int, low: bool) -> None:
+    """With AVX2 and with VNNI it is the same integers, and gives the same bits."""
+    variants = [integer_kernels(name) for name in ("avx2", "vnni")]
+    for dtype in (np.float16, np.float32):
+        layer = Layer(bits, columns, depth, groups, low=low, dtype=dtype, hostile=True)
+        x = layer.rows(1, depth)
+        # Numbers of a group whose upper and lower parts are the largest.
+        x[0, : depth // 2] = np.where(x[0, : depth // 2] > 0, 1, -1) * np.float32(1 - 2**-20)
+        found = [call(k, f"int{bits}_group_linear", [x, *layer.arguments, None, columns])[0] for k in variants]
+        np.testing.assert_array_equal(*found)
 
 
 def test_refused(kernels: Kernels) -> None:
