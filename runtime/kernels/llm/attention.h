@@ -1,9 +1,11 @@
-// Attention over a cache of keys and values, in one pass and without temporary memory.
+// Attention over a cache of keys and values, without temporary memory.
 //
 // Queries are taken a few at a time, with those of all heads that share a key head side by side, so that each key and
 // value is read (and dequantized) once for all of them. Keys come in blocks; each block's weights rescale what was
-// summed before (the online softmax). Everything is summed in float on the stack: about 10 KiB, and where the stack is
-// large as much again for values of other types. Many queries go through attention_panel.h.
+// summed before (the online softmax). The keys of a single token are shared out in ranges, whose results are
+// combined at the end (Flash-Decoding: https://pytorch.org/blog/flash-decoding). Everything is summed in float on the
+// stack: about 10 KiB, and where the stack is large as much again for values of other types, and 50 for ranges. Many
+// queries go through attention_panel.h.
 #pragma once
 
 #include <cmath>
@@ -24,7 +26,8 @@ constexpr DtypeSet kAttentionTypes =
 constexpr int64_t kQueries = 4;
 constexpr int64_t kKeys = 64;
 constexpr int64_t kDims = 256;
-constexpr int kScoreLanes = 8;  ///< scores of a query that are looked at side by side
+constexpr int kScoreLanes = 8;      ///< scores of a query that are looked at side by side
+constexpr int64_t kKeysAhead = 16;  ///< keys that are asked for ahead
 static_assert(kKeys % kScoreLanes == 0);
 
 inline int64_t lanes_of(int64_t count) { return (count + kScoreLanes - 1) / kScoreLanes * kScoreLanes; }
@@ -104,6 +107,18 @@ struct QueryBlock {
   int64_t position[kQueries], head[kQueries], limit[kQueries];  ///< limit: keys that the query may see
 };
 
+/// Asks for `n` elements. kLocality: 3 for what is read next, 2 for what is read after that, which the first level of
+/// the cache would lose.
+template <int kLocality, typename T>
+inline void prefetch(const T* from, int64_t n) {
+#if defined(__GNUC__)
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i, 0, kLocality);
+#else
+  (void)from, (void)n;
+#endif
+}
+
 /// `n` elements as float: in place where they are, else in `buffer`. Scale and zero point are not applied.
 template <typename T>
 inline const float* as_float(const T* from, int64_t n, float* __restrict buffer) {
@@ -133,9 +148,16 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
           task.query.load(task.query.number(block.batch, block.position[q], block.head[q]), d, n, query_buffer[q]);
       for (int64_t i = 0; quantized && i < n; ++i) query_sums[q] += queries[q][i];
     }
+    const int64_t step = key.position_step * key.dim;
     const T* row = key.tensor->ptr<T>() + first_key * key.dim + d;
-    // One key after the other: rows that are read side by side are slower where they come from memory.
-    for (int64_t j = 0; j < count; ++j, row += key.position_step * key.dim) {
+    // Values lie as keys do, and are needed when the scores are known.
+    const T* value =
+        task.value.tensor->ptr<T>() + task.value.number(block.batch, first, block.key_head) * task.value.dim + d;
+    // One key after the other: rows that are read side by side are slower where they come from memory. A head's rows
+    // are pieces with those of other heads between them, which no processor fetches ahead by itself.
+    for (int64_t j = 0; j < count; ++j, row += step, value += step) {
+      prefetch<3>(row + kKeysAhead * step, n);
+      prefetch<2>(value, n);
       const float* at = as_float(row, n, key_buffer);
       for (int64_t q = 0; q < block.count; ++q) {
         const float product = dot(queries[q], at, n);
@@ -265,69 +287,146 @@ inline void add_values(const Attention& task, const QueryBlock& block, int64_t f
   }
 }
 
-/// Results [dim_first, dim_first + n) of a block; keys and values are of type T.
+/// What the keys and values of a range came to, for a block of queries.
+struct Partial {
+  float largest[kQueries], total[kQueries];  ///< largest score; sum of the weights relative to it
+  float sums[kQueries][kDims];               ///< of values, by these weights
+};
+
+/// Keys and values [begin, end), of type T: elements [dim_first, dim_first + n) of the values.
 template <typename T>
-inline void attend(const Attention& task, const QueryBlock& block, int64_t dim_first, int64_t n) {
+inline void accumulate(const Attention& task, const QueryBlock& block, int64_t begin, int64_t end, int64_t dim_first,
+                       int64_t n, Partial* to) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
-  float sums[kQueries][kDims], scores[kQueries][kKeys];
-  float largest[kQueries], total[kQueries];
-  int64_t limit = 0;
+  float scores[kQueries][kKeys];
   for (int64_t q = 0; q < block.count; ++q) {
-    largest[q] = kNever;
-    total[q] = 0;
-    limit = max64(limit, block.limit[q]);
-    for (int64_t i = 0; i < n; ++i) sums[q][i] = 0;
+    to->largest[q] = kNever;
+    to->total[q] = 0;
+    for (int64_t i = 0; i < n; ++i) to->sums[q][i] = 0;
   }
-  for (int64_t first = 0; first < limit; first += kKeys) {
-    const int64_t count = min64(kKeys, limit - first);
+  for (int64_t first = begin; first < end; first += kKeys) {
+    const int64_t count = min64(kKeys, end - first);
     score<T>(task, block, first, count, scores);
     for (int64_t q = 0; q < block.count; ++q) {
-      const float most = largest_score(scores[q], count, largest[q]);
+      const float most = largest_score(scores[q], count, to->largest[q]);
       // Before the first key that is seen everything is zero.
-      const float rescale = largest[q] == kNever ? 0.0f : vexp(largest[q] - most);
+      const float rescale = to->largest[q] == kNever ? 0.0f : vexp(to->largest[q] - most);
       const float shift = most == kNever ? 0.0f : most;
-      total[q] = total[q] * rescale + weigh(scores[q], count, shift);
-      largest[q] = most;
+      to->total[q] = to->total[q] * rescale + weigh(scores[q], count, shift);
+      to->largest[q] = most;
       if (rescale != 1.0f) {
-        for (int64_t i = 0; i < n; ++i) sums[q][i] *= rescale;
+        for (int64_t i = 0; i < n; ++i) to->sums[q][i] *= rescale;
       }
     }
-    add_values<T>(task, block, first, count, dim_first, n, scores, sums);
+    add_values<T>(task, block, first, count, dim_first, n, scores, to->sums);
   }
+}
+
+/// Adds the ranges after the first to it, in order.
+inline void merge(Partial* parts, int64_t count, int64_t queries, int64_t n) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  for (int64_t q = 0; q < queries; ++q) {
+    float most = kNever;
+    for (int64_t p = 0; p < count; ++p) most = parts[p].largest[q] > most ? parts[p].largest[q] : most;
+    for (int64_t p = 0; p < count; ++p) {
+      const float by = parts[p].largest[q] == kNever ? 0.0f : vexp(parts[p].largest[q] - most);
+      parts->total[q] = (p == 0 ? 0.0f : parts->total[q]) + parts[p].total[q] * by;
+      for (int64_t i = 0; i < n; ++i) {
+        parts->sums[q][i] = (p == 0 ? 0.0f : parts->sums[q][i]) + parts[p].sums[q][i] * by;
+      }
+    }
+  }
+}
+
+/// Results [dim_first, dim_first + n) of a block.
+inline void finish(const Attention& task, const QueryBlock& block, int64_t dim_first, int64_t n, const Partial& from) {
   for (int64_t q = 0; q < block.count; ++q) {
-    const float by = total[q] != 0.0f ? 1.0f / total[q] : 0.0f;
+    const float by = from.total[q] != 0.0f ? 1.0f / from.total[q] : 0.0f;
     const int64_t at = task.query.number(block.batch, block.position[q], block.head[q]) * task.value.dim + dim_first;
     dispatch<kAttentionTypes>(task.out->dtype, [&](auto tag) {
       using To = typename decltype(tag)::type;
       if constexpr (!std::is_integral_v<To>) {
         To* to = task.out->ptr<To>() + at;
-        for (int64_t i = 0; i < n; ++i) to[i] = convert<To>(sums[q][i] * by);
+        for (int64_t i = 0; i < n; ++i) to[i] = convert<To>(from.sums[q][i] * by);
       }
     });
   }
 }
 
+/// The `index`th block of queries; `blocks` share a key head.
+inline QueryBlock block_at(const Attention& task, int64_t index, int64_t blocks) {
+  const int64_t repeats = task.query.heads / task.key.heads;
+  QueryBlock block;
+  block.batch = index / blocks / task.key.heads;
+  block.key_head = index / blocks % task.key.heads;
+  const int64_t first = index % blocks * kQueries;
+  block.count = min64(kQueries, task.query.positions * repeats - first);
+  for (int64_t q = 0; q < block.count; ++q) {
+    block.position[q] = (first + q) / repeats;
+    block.head[q] = block.key_head * repeats + (first + q) % repeats;
+    block.limit[q] = task.causal ? min64(task.keys, task.start + block.position[q] + 1) : task.keys;
+  }
+  return block;
+}
+
+inline int64_t most_keys(const QueryBlock& block) {
+  int64_t most = 0;
+  for (int64_t q = 0; q < block.count; ++q) most = max64(most, block.limit[q]);
+  return most;
+}
+
+#if !ETIR_SMALL_STACK
+constexpr int64_t kMostParts = 12;  ///< 50 KiB of the stack
+
+/// Into how many ranges keys are split: a token has few blocks of queries, and threads should get equal shares of its
+/// keys. It does not depend on how many threads there are, and so the bits of the result do not.
+inline int64_t parts_of(const Attention& task, int64_t blocks) {
+  constexpr int64_t kLeast = 48;  ///< keys of a range
+  if (task.query.positions != 1 || task.value.dim > kDims) return 1;
+  int64_t parts = 1;
+  while (parts < 4 && 2 * parts * blocks <= kMostParts && task.keys >= 2 * parts * kLeast) parts *= 2;
+  return parts;
+}
+
+/// Attention with the keys of each block of queries in ranges of their own.
+inline void run_in_parts(KernelContext& ctx, const Attention& task, int64_t blocks, int64_t all, int64_t parts) {
+  Partial partials[kMostParts];
+  ctx.parallel_for(all * parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const QueryBlock block = block_at(task, index / parts, blocks);
+      const int64_t keys = most_keys(block), length = lanes_of((keys + parts - 1) / parts);
+      const int64_t first = min64(keys, index % parts * length);
+      dispatch<kAttentionTypes>(task.key.tensor->dtype, [&](auto tag) {
+        accumulate<typename decltype(tag)::type>(task, block, first, min64(keys, first + length), 0, task.value.dim,
+                                                 &partials[index]);
+      });
+    }
+  });
+  for (int64_t index = 0; index < all; ++index) {
+    const QueryBlock block = block_at(task, index, blocks);
+    merge(partials + index * parts, parts, block.count, task.value.dim);
+    finish(task, block, 0, task.value.dim, partials[index * parts]);
+  }
+}
+#endif
+
 /// Everything has been checked: shapes go together, ranges lie inside the tensors.
 inline void run_attention(KernelContext& ctx, const Attention& task) {
-  const int64_t repeats = task.query.heads / task.key.heads;
-  const int64_t rows = task.query.positions * repeats;  // queries that share a key head, position by position
-  const int64_t blocks = (rows + kQueries - 1) / kQueries;
-  ctx.parallel_for(task.batches * task.key.heads * blocks, 1, [&](int64_t begin, int64_t end) {
+  const int64_t rows = task.query.positions * (task.query.heads / task.key.heads);  // queries that share a key head
+  const int64_t blocks = (rows + kQueries - 1) / kQueries, all = task.batches * task.key.heads * blocks;
+#if !ETIR_SMALL_STACK
+  const int64_t parts = parts_of(task, all);
+  if (parts > 1) return run_in_parts(ctx, task, blocks, all, parts);
+#endif
+  ctx.parallel_for(all, 1, [&](int64_t begin, int64_t end) {
+    Partial partial;
     for (int64_t index = begin; index < end; ++index) {
-      QueryBlock block;
-      block.batch = index / blocks / task.key.heads;
-      block.key_head = index / blocks % task.key.heads;
-      const int64_t first = index % blocks * kQueries;
-      block.count = min64(kQueries, rows - first);
-      for (int64_t q = 0; q < block.count; ++q) {
-        block.position[q] = (first + q) / repeats;
-        block.head[q] = block.key_head * repeats + (first + q) % repeats;
-        block.limit[q] = task.causal ? min64(task.keys, task.start + block.position[q] + 1) : task.keys;
-      }
+      const QueryBlock block = block_at(task, index, blocks);
       dispatch<kAttentionTypes>(task.key.tensor->dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
         for (int64_t d = 0; d < task.value.dim; d += kDims) {
-          attend<T>(task, block, d, min64(kDims, task.value.dim - d));
+          const int64_t n = min64(kDims, task.value.dim - d);
+          accumulate<typename decltype(tag)::type>(task, block, 0, most_keys(block), d, n, &partial);
+          finish(task, block, d, n, partial);
         }
       });
     }

@@ -45,6 +45,15 @@ CASES = [
     (1, 70, 6, 2, 64, 200, 50),
     (2, 9, 4, 1, 144, 90, 20),
     (1, 1, 7, 1, 80, 150, 149),
+    # The keys of one token in two ranges and in four, in none, of which some end early.
+    (1, 1, 9, 3, 64, 200, 130),
+    (1, 1, 9, 3, 64, 1100, 1000),
+    (1, 1, 9, 3, 64, 1100, 193),
+    (1, 1, 14, 2, 64, 400, 95),
+    (1, 1, 14, 2, 64, 400, 94),
+    (2, 1, 2, 1, 256, 500, 480),
+    (1, 1, 3, 1, 300, 400, 300),
+    (1, 1, 26, 2, 16, 400, 300),
 ]
 
 
@@ -77,6 +86,20 @@ def test_large_scores_and_unused_values(kernels: Kernels) -> None:
     value[:, 73:] = float("inf")
     (result,) = kernels.call("llama::custom_sdpa.out", [query, key, value, 70, None, 0.0, True, None], [query])
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_ranges_without_a_key_that_is_seen(kernels: Kernels) -> None:
+    """A mask may leave out all keys of a range, whatever their values are, and all keys there are."""
+    query, key, value = torch.randn(1, 1, 9, 64), torch.randn(1, 400, 3, 64), torch.randn(1, 400, 3, 64)
+    value[:, :100] = float("nan")
+    for seen in (slice(100, 150), slice(110, 390), slice(399, 400), slice(0, 0)):
+        mask = torch.full((1, 400), float("-inf"))
+        mask[:, seen] = 0
+        (result,) = kernels.call("llama::custom_sdpa.out", [query, key, value, 0, mask, 0.0, False, None], [query])
+        wanted = torch.zeros_like(query)
+        if seen.stop > seen.start:
+            wanted = reference(query, key[:, seen], value[:, seen], None).float()
+        torch.testing.assert_close(result, wanted, rtol=1e-5, atol=2e-6)
 
 
 def test_query_without_keys_gives_zero(kernels: Kernels) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import etir.runtime
 from etir.diagnostics import EtirError
 from etir.llm import LanguageModel, Sampling
 from etir.llm.checkpoint.load import load_checkpoint
@@ -178,6 +179,23 @@ def test_restoring_takes_memory_for_the_positions_in_use_only(tmp_path: Path) ->
     assert model.memory()["session"] > 16 << 20
     assert anonymous_bytes() - before < 4 << 20
     assert restored.tokens == session.tokens
+
+
+def test_bits_do_not_depend_on_threads(tmp_path: Path) -> None:
+    """Attention shares out the keys of one token; where, their number says, and not that of the threads."""
+    write_gguf(tmp_path / "m.gguf", "llama", "Q4_0", max_position_embeddings=256)
+    options = LanguageModelOptions("8da4w", context=256, max_prefill=250)
+    compile_language_model(load_checkpoint(tmp_path / "m.gguf"), options, target="etir").save(tmp_path / "m.pte")
+    prompt = [1 + i * 7 % 95 for i in range(250)]
+    found: list[Any] = []
+    for threads in (1, 2, 3):
+        method = etir.runtime.load(str(tmp_path / "m.pte"), threads=threads)["forward"]
+        logits = []
+        for begin, end in ((0, 94), (94, 95), (95, 96), (96, 249), (249, 250)):
+            tokens, positions = np.array([prompt[begin:end]]), np.arange(begin, end)
+            logits.append(np.array(method(tokens, positions)[0]))
+        found.append(np.stack(logits))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
 
 
 def test_how_answers_end(model: LanguageModel) -> None:
