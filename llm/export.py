@@ -9,7 +9,8 @@ old out of sight: transformers' own cache for windows cannot be exported.
 
 Not every model of transformers can do with such a cache, and some that cannot compute something else without a word (a
 mask that is counted from the cache's end, a state beside it). So the logits with it are compared with those without
-before anything is exported. Some models find the positions of tokens in a way that cannot be traced; these are given
+before anything is exported: of a few tokens, and of as few with windows shorter than they are, as a model may be wrong
+beyond its window only. Some models find the positions of tokens in a way that cannot be traced; these are given
 them.
 """
 
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -122,6 +125,9 @@ def export_decoder(
             with torch.no_grad():
                 module = StaticDecoder(model, context, all_logits, tells_positions=tells).eval()
                 _check_cache(module, example)
+                with _short_windows(model, max(1, example - 2)) as shortened:
+                    if shortened:
+                        _check_cache(module, example, " beyond its window")
                 return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=False)
         except EtirError as error:
             first = first or error
@@ -148,9 +154,31 @@ def _takes(model: nn.Module, name: str) -> bool:
     return name in inspect.signature(model.forward).parameters
 
 
-def _check_cache(module: StaticDecoder, count: int) -> None:
+_WINDOWS = ("sliding_window", "attention_chunk_size")
+"""What transformers' configurations, and layers that keep a copy, call the number of positions that a token sees."""
+
+
+@contextmanager
+def _short_windows(model: PreTrainedModel, size: int) -> Iterator[bool]:
+    """While it is entered the windows of a model are ``size`` positions; whether it has any.
+
+    Masks are made from the configuration at each call, so that a few tokens go beyond such a window, and take the same
+    code as thousands beyond the model's own.
+    """
+    owners: list[Any] = [model.config, model.config.get_text_config(), *model.modules()]
+    found = [(o, name, vars(o)[name]) for o in owners for name in _WINDOWS if type(vars(o).get(name)) is int]
+    try:
+        for owner, name, _ in found:
+            setattr(owner, name, size)
+        yield bool(found)
+    finally:
+        for owner, name, window in found:
+            setattr(owner, name, window)
+
+
+def _check_cache(module: StaticDecoder, count: int, where: str = "") -> None:
     """Compare the logits of ``count`` tokens, all but the last of them in one call, with those without a cache. Raises
-    E1611. The caches are empty afterwards.
+    E1611, with ``where`` the tokens are. The caches are empty afterwards.
     """
     model = module.model
     table: Any = model.get_input_embeddings()
@@ -164,7 +192,7 @@ def _check_cache(module: StaticDecoder, count: int) -> None:
     # Logits that are no numbers say nothing here; a runner refuses them.
     if math.isfinite(most) and not float((got - wanted).abs().max()) <= _SAME.get(model.dtype, 0.1) * most:
         raise E1611.error(
-            f"{type(model).__name__} computes other logits with a static cache than without one: "
+            f"{type(model).__name__} computes other logits with a static cache than without one{where}: "
             f"{float((got - wanted).abs().max()):.3g} apart, and the largest is {most:.3g}"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ _LATENT: dict[str, Any] = {
 }
 _MIXED: dict[str, Any] = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 _MIXED |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+_WINDOW: dict[str, Any] = _COMMON | {"intermediate_size": 128, "num_key_value_heads": 2, "sliding_window": 24}
 _OPT: dict[str, Any] = {"ffn_dim": 128, "word_embed_proj_dim": 64}
 
 WORKING: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -96,6 +98,43 @@ def test_logits_are_those_without_a_cache(name: str) -> None:
 def test_a_model_that_a_static_cache_makes_wrong(name: str) -> None:
     with pytest.raises(EtirError, match="computes other logits with a static cache than without one") as error:
         export_decoder(_model(REFUSED[name]), CACHE, 8)
+    assert error.value.ids == ("E1611",)
+
+
+WINDOWS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "mistral": ("MistralForCausalLM", "MistralConfig", _WINDOW),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", _WINDOW | {"head_dim": 16}),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", _WINDOW | {"head_dim": 16, "sliding_window_pattern": 2}),
+    "cohere2": ("Cohere2ForCausalLM", "Cohere2Config", _WINDOW),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", _WINDOW | {"use_sliding_window": True, "max_window_layers": 1}),
+    "gpt_oss": ("GptOssForCausalLM", "GptOssConfig", _WINDOW | {"head_dim": 16, "num_local_experts": 4}),
+    "phi3": ("Phi3ForCausalLM", "Phi3Config", _WINDOW),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["mistral", *(pytest.param(n, marks=pytest.mark.nightly) for n in WINDOWS if n != "mistral")]
+)
+def test_what_is_beyond_a_window_is_compared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window of 24 positions, and a model that forgets it with a cache: its first tokens are right. Without that it
+    is exported, its windows what they were.
+    """
+    model = _model(WINDOWS[name])
+    export_decoder(model, CACHE, 8)
+    assert model.config.sliding_window == 24
+    assert all(getattr(m, "sliding_window", None) in (24, None) for m in model.modules())
+    kept = type(model).forward
+    module: Any = inspect.getmodule(type(model))
+
+    def forgets(self: Any, *arguments: Any, **named: Any) -> Any:
+        with monkeypatch.context() as patch:
+            if named.get("past_key_values") is not None:
+                patch.setattr(module, "create_sliding_window_causal_mask", module.create_causal_mask)
+            return kept(self, *arguments, **named)
+
+    monkeypatch.setattr(type(model), "forward", forgets)
+    with pytest.raises(EtirError, match="than without one beyond its window") as error:
+        export_decoder(model, CACHE, 8)
     assert error.value.ids == ("E1611",)
 
 
