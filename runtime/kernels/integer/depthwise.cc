@@ -216,6 +216,10 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
       static_assert(kChannels == kChannelsVnni);
       FiltersVnni<kTaps> filters;
       const int count = static_cast<int>(taps);
+      const int64_t stride = window.stride[1], last = (window.kernel[1] - 1) * window.dilation[1];
+      const int64_t middle = std::min((window.padding[1] + stride - 1) / stride, window.out[1]);
+      const int64_t room = window.in[1] - 1 - last + window.padding[1];
+      const int64_t middle_end = room < 0 ? 0 : std::min(room / stride + 1, window.out[1]);
       for (int64_t first = 0; first < channels; first += kChannels) {
         const int some = static_cast<int>(std::min<int64_t>(kChannels, channels - first));
         filters.take(weight.ptr<int8_t>() + first, channels, count, some, input_zero_point, bias.ptr<int32_t>() + first,
@@ -225,11 +229,14 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
           const int64_t y0 = row % window.out[0] * window.stride[0] - window.padding[0];
           const Line line = {window, input.ptr<int8_t>() + image, zeros, channels, y0, known};
           int8_t* to = out.ptr<int8_t>() + row * window.out[1] * channels + first;
-          for (int64_t column = 0; column < window.out[1]; ++column, to += channels) {
+          const bool inside = y0 >= 0 && y0 + (window.kernel[0] - 1) * window.dilation[0] < window.in[0];
+          for (int64_t column = 0, some_columns; column < window.out[1]; column += some_columns) {
+            // All columns whose taps are in the image, or one.
+            some_columns = inside && column == middle ? std::max<int64_t>(1, middle_end - middle) : 1;
             const int8_t* places[FiltersVnni<kTaps>::kPlaces + 1];
             line.locate(column * window.stride[1] - window.padding[1], 0, count, places);
             for (int t = count; t % kQuad != 0; ++t) places[t] = places[count - 1];
-            filters(places, to);
+            filters(places, window.stride[1] * channels, some_columns, to + column * channels, channels);
           }
         }
       }

@@ -42,33 +42,41 @@ class FiltersVnni {
       factors_[v][at] = factors[c];
     }
   }
-  /// Writes the finished numbers of a position, whose taps are at x; there are kQuad places for each quad.
-  ETIR_VNNI void operator()(const int8_t* const* x, int8_t* to) const {
+  /// Writes the finished numbers of `count` positions, which are `to_step` numbers apart. The taps of the first of them
+  /// are at x, where there are kQuad places for each quad, and those of each further one `step` numbers further.
+  ETIR_VNNI void operator()(const int8_t* const* x, int64_t step, int64_t count, int8_t* to, int64_t to_step) const {
+    // Results may lie anywhere as far as the compiler knows, over all that is not a local variable, too.
+    const int quads = quads_;
     const __mmask64 some = channels_ == kChannelsVnni ? ~__mmask64{0} : (__mmask64{1} << channels_) - 1;
     const __m512i shift = _mm512_set1_epi8(static_cast<char>(0x80));
-    const auto load = [&](int t) ETIR_VNNI { return _mm512_xor_si512(_mm512_maskz_loadu_epi8(some, x[t]), shift); };
-    __m512i s0 = _mm512_load_si512(start_[0]), s1 = _mm512_load_si512(start_[1]);
-    __m512i s2 = _mm512_load_si512(start_[2]), s3 = _mm512_load_si512(start_[3]);
-    for (int q = 0; q < quads_; ++q, x += kQuad) {
-      const __m512i a = load(0), b = load(1), c = load(2), d = load(3);
-      const __m512i ab = _mm512_unpacklo_epi8(a, b), cd = _mm512_unpacklo_epi8(c, d);
-      const __m512i ab2 = _mm512_unpackhi_epi8(a, b), cd2 = _mm512_unpackhi_epi8(c, d);
-      const auto weights = [&](int v) ETIR_VNNI { return _mm512_load_si512(weights_[q][v]); };
-      s0 = _mm512_dpbusd_epi32(s0, _mm512_unpacklo_epi16(ab, cd), weights(0));
-      s1 = _mm512_dpbusd_epi32(s1, _mm512_unpackhi_epi16(ab, cd), weights(1));
-      s2 = _mm512_dpbusd_epi32(s2, _mm512_unpacklo_epi16(ab2, cd2), weights(2));
-      s3 = _mm512_dpbusd_epi32(s3, _mm512_unpackhi_epi16(ab2, cd2), weights(3));
-    }
     const __m512 most = _mm512_set1_ps(output_.most());
     const __m512i zero_point = _mm512_set1_epi16(static_cast<int16_t>(output_.zero_point));
-    const auto integers = [&](__m512i sum, int v)
-                              ETIR_VNNI { return requantize_sixteen(sum, _mm512_load_ps(factors_[v]), most); };
-    const __m512i left = _mm512_adds_epi16(_mm512_packs_epi32(integers(s0, 0), integers(s1, 1)), zero_point);
-    const __m512i right = _mm512_adds_epi16(_mm512_packs_epi32(integers(s2, 2), integers(s3, 3)), zero_point);
     const __m512i low = _mm512_set1_epi8(static_cast<char>(output_.low));
     const __m512i high = _mm512_set1_epi8(static_cast<char>(output_.high));
-    const __m512i bytes = _mm512_min_epi8(_mm512_max_epi8(_mm512_packs_epi16(left, right), low), high);
-    _mm512_mask_storeu_epi8(to, some, bytes);
+    const __m512 f0 = _mm512_load_ps(factors_[0]), f1 = _mm512_load_ps(factors_[1]);
+    const __m512 f2 = _mm512_load_ps(factors_[2]), f3 = _mm512_load_ps(factors_[3]);
+    for (int64_t i = 0, offset = 0; i < count; ++i, offset += step, to += to_step) {
+      __m512i s0 = _mm512_load_si512(start_[0]), s1 = _mm512_load_si512(start_[1]);
+      __m512i s2 = _mm512_load_si512(start_[2]), s3 = _mm512_load_si512(start_[3]);
+      for (int q = 0; q < quads; ++q) {
+        const int8_t* const* at = x + q * kQuad;
+        const __m512i a = _mm512_xor_si512(_mm512_maskz_loadu_epi8(some, at[0] + offset), shift);
+        const __m512i b = _mm512_xor_si512(_mm512_maskz_loadu_epi8(some, at[1] + offset), shift);
+        const __m512i c = _mm512_xor_si512(_mm512_maskz_loadu_epi8(some, at[2] + offset), shift);
+        const __m512i d = _mm512_xor_si512(_mm512_maskz_loadu_epi8(some, at[3] + offset), shift);
+        const __m512i ab = _mm512_unpacklo_epi8(a, b), cd = _mm512_unpacklo_epi8(c, d);
+        const __m512i ab2 = _mm512_unpackhi_epi8(a, b), cd2 = _mm512_unpackhi_epi8(c, d);
+        s0 = _mm512_dpbusd_epi32(s0, _mm512_unpacklo_epi16(ab, cd), _mm512_load_si512(weights_[q][0]));
+        s1 = _mm512_dpbusd_epi32(s1, _mm512_unpackhi_epi16(ab, cd), _mm512_load_si512(weights_[q][1]));
+        s2 = _mm512_dpbusd_epi32(s2, _mm512_unpacklo_epi16(ab2, cd2), _mm512_load_si512(weights_[q][2]));
+        s3 = _mm512_dpbusd_epi32(s3, _mm512_unpackhi_epi16(ab2, cd2), _mm512_load_si512(weights_[q][3]));
+      }
+      const __m512i left = _mm512_packs_epi32(requantize_sixteen(s0, f0, most), requantize_sixteen(s1, f1, most));
+      const __m512i right = _mm512_packs_epi32(requantize_sixteen(s2, f2, most), requantize_sixteen(s3, f3, most));
+      const __m512i bytes =
+          _mm512_packs_epi16(_mm512_adds_epi16(left, zero_point), _mm512_adds_epi16(right, zero_point));
+      _mm512_mask_storeu_epi8(to, some, _mm512_min_epi8(_mm512_max_epi8(bytes, low), high));
+    }
   }
 
  private:

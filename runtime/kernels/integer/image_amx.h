@@ -17,8 +17,8 @@
 
 namespace etir::integer::detail {
 
-constexpr int kBandBytes = 64 * 1024;      ///< of a band on the stack
-constexpr int kRepackedBytes = 16 * 1024;  ///< of weights that are packed again, on the stack
+constexpr int kBandBytes = 48 * 1024;      ///< of a band on the stack
+constexpr int kRepackedBytes = 40 * 1024;  ///< of weights that are packed again or aligned, on the stack
 constexpr int kStepsAmx = 1024;            ///< of the depth at most
 constexpr int64_t kNearBytes = 24 * 1024;  ///< of weights that are in the first-level cache
 constexpr int kLeastUnit = 8;              ///< numbers of a tap
@@ -210,13 +210,22 @@ void multiply_band(const Window& w, const ImagePlan& plan, const int8_t* input, 
   const int64_t tile_pairs = (tiles + 1) / 2, panel_pairs = (panel_end - panel + 1) / kPanelsAmx;
   const bool by_tiles = panel_pairs * kPanelsAmx * panel_bytes <= kNearBytes;
   const int64_t outer = by_tiles ? tile_pairs : panel_pairs, inner = by_tiles ? panel_pairs : tile_pairs;
+  // A row of a tile that lies in two lines of the cache takes twice as long to load.
+  const bool align = !plan.repacked && tile_pairs > 1 && reinterpret_cast<uintptr_t>(packed) % kTileBytes != 0;
+  const auto aligned = [&](int64_t p, int64_t panels, const int8_t* from) {
+    if (!align || panels * panel_bytes > kRepackedBytes) return from;
+    std::memcpy(repacked, packed + p * panel_bytes, static_cast<size_t>(panels * panel_bytes));
+    return static_cast<const int8_t*>(repacked);
+  };
+  const int8_t* near = by_tiles ? aligned(panel, panel_end - panel, packed + panel * panel_bytes) : nullptr;
   const auto at = [&](int64_t tile) { return reinterpret_cast<const uint8_t*>(band) + plan.tile(w, tile); };
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < inner; ++i, side ^= 1) {
       const int64_t t = 2 * (by_tiles ? o : i), p = panel + kPanelsAmx * (by_tiles ? i : o);
       const int panels = static_cast<int>(std::min<int64_t>(kPanelsAmx, panel_end - p));
       const int columns = static_cast<int>(std::min<int64_t>(panels * kPanel, weights.columns - p * kPanel));
-      product.left = packed + p * panel_bytes;
+      if (!by_tiles && i == 0) near = aligned(p, panels, packed + p * panel_bytes);
+      product.left = by_tiles ? near + (p - panel) * panel_bytes : near;
       product.right = panels > 1 ? product.left + panel_bytes : nullptr;
       product.above = at(t), product.below = t + 1 < tiles ? at(t + 1) : nullptr;
       multiply_tiles_amx(product, sums[side], kRow);
