@@ -15,6 +15,11 @@ from etir.backends.native.kernels.template import CFunction, Template, float_tex
 from etir.backends.native.sizes import Size, most
 from etir.backends.native.tile import NormOp, SoftmaxOp, shape_of, strides_of
 
+CHAINS = 4
+"""Maxima that are found side by side: each waits some cycles for the one before."""
+LONG = 2
+"""Steps of all chains that a row has at least, where it has chains."""
+
 
 def _contiguous(op: SoftmaxOp | NormOp) -> str | None:
     one = all(strides_of(v.type)[-1] == 1 or shape_of(v)[-1] == 1 for v in (op.x, op.out))
@@ -36,14 +41,38 @@ def _rows(operands: Sequence[SSAValue], body: list[str]) -> tuple[str, int, int]
     return "\n".join(lines), math.prod(dims), max(1, 2048 // max(1, most(shape[len(shape) - 1])))
 
 
-def _walk(n: int, lanes: int, whole: str, some: str) -> list[str]:
-    """The statements ``whole`` for every vector at ``j``, and ``some`` for the last ``n % lanes`` elements."""
+def _walk(n: int, lanes: int, whole: str, some: str, first: int = 0) -> list[str]:
+    """The statements ``whole`` for every vector at ``j``, from ``first`` on, and ``some`` for the last ``n % lanes``
+    elements.
+    """
     lines = []
-    if isinstance(n, Size) or n >= lanes:
-        lines.append(f"for (long j = 0; j < {n // lanes * lanes}; j += {lanes}) {{ {whole} }}")
+    if isinstance(n, Size) or n - first >= lanes:
+        lines.append(f"for (long j = {first}; j < {n // lanes * lanes}; j += {lanes}) {{ {whole} }}")
     if n % lanes:
         lines.append(f"{{ const long j = {n // lanes * lanes}; {some} }}")
     return lines
+
+
+def _by_chains(n: int, cpu: Cpu) -> int:
+    """The elements of a row of which the largest is found by several chains of vectors."""
+    step = CHAINS * cpu.vector
+    return 0 if isinstance(n, Size) or cpu.linked or n < LONG * step else n // step * step
+
+
+def _largest(n: int, cpu: Cpu) -> list[str]:
+    """The statements that make ``most`` the largest of so many elements of a row: one chain would wait for each of its
+    maxima, and their order does not matter.
+    """
+    end, lanes = _by_chains(n, cpu), cpu.vector
+    if not end:
+        return []
+    chains = ["most", *(f"most{i}" for i in range(1, CHAINS))]
+    steps = [f"{name} = vmax_bound({name}, vload(x + j + {i * lanes}));" for i, name in enumerate(chains)]
+    return [
+        f"vf {', '.join(f'{name} = most' for name in chains[1:])};",
+        f"for (long j = 0; j < {end}; j += {CHAINS * lanes}) {{ {' '.join(steps)} }}",
+        *(f"most = vmax_bound(most, {name});" for name in chains[1:]),
+    ]
 
 
 @template(SoftmaxOp)
@@ -62,7 +91,7 @@ class Softmax(Template):
     def c(self, op: SoftmaxOp, cpu: Cpu) -> CFunction:
         n, lanes = shape_of(op.x)[-1], cpu.vector
         rest = n % lanes
-        is_log = op.log is not None
+        is_log, first = op.log is not None, _by_chains(n, cpu)
         whole_store, some_store = "vstore(o + j, e); ", f"vstore_some(o + j, e, {rest}); "
         last, result, some_result = (
             "const vf scale = vset(1.0f / vsum(sums));",
@@ -82,7 +111,8 @@ class Softmax(Template):
         body = [
             "vf most = vset(-__builtin_inff());",
             # A number that is none may be lost here: it comes back with the sum.
-            *_walk(n, lanes, "most = vmax_bound(most, vload(x + j));", f"most = vmax_bound(most, {padded});"),
+            *_largest(n, cpu),
+            *_walk(n, lanes, "most = vmax_bound(most, vload(x + j));", f"most = vmax_bound(most, {padded});", first),
             "const vf shift = vset(vlargest(most));",
             "vf sums = vset(0.0f);",
             *_walk(
