@@ -14,6 +14,10 @@ seven would be tiles of four and three, each of which reads the panel again. Whi
 next one into the second cache, a part each: the weights of a whole model come from memory, and the first tile of every
 panel would wait for them. So it is where each item of a batch has weights of its own, one after another.
 
+With the widest vectors (AVX-512) a tile takes whole panels. Where the left operand is larger than the second cache and
+the right one not much larger still, tiles have the whole depth, and a block of rows is used for all panels before the
+next one if that reads fewer bytes (``brgemm_text.py``): sums that rest in c cost more than what slices save.
+
 After Georganas et al., "Harnessing Deep Learning via a Single Building Block", IPDPS 2020 (the batch-reduce product).
 """
 
@@ -28,7 +32,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.brgemm_text import ProductText
-from etir.backends.native.kernels.brgemm_tile import LINE
+from etir.backends.native.kernels.brgemm_tile import LINE, WIDEST
 from etir.backends.native.kernels.template import (
     CFunction,
     Template,
@@ -46,6 +50,8 @@ DEPTH_OF_PARTS = 256
 """Where a tile takes a line of the cache of every two that a panel has in a row: they are in half of the sets."""
 FEW_ROWS = 3
 UNROLL = 4
+ROWS_UNROLLED, DEPTH_UNROLLED = 192, 256
+"""Rows and depth of products that are unrolled with the widest vectors, at least."""
 MOST_UNROLLED = 16
 MOST_ADDRESSES = 8
 """Rows of a tile whose places are in general registers, as where it goes over lines: x86-64 has sixteen."""
@@ -61,6 +67,11 @@ depth are read in order, where slices of all of them are pieces of a kilobyte.
 """
 TILES_OF_LARGE = 3, 5
 """Tiles that such rows are, at least and at most."""
+WHOLE = 0.6
+"""The part of the second cache that a panel and a tile's rows may take with their whole depth, with the widest vectors
+and a left operand that this cache does not hold: slices, which read sums again and write them, are up to 1.4 times as
+slow. Where the right operand is more than twice as large as the left one, it comes from memory and slices are quicker.
+"""
 DEPTH_OF_LARGE = 768
 """The least depth of such rows: measured, shorter ones are as quick by slices."""
 MOST_CANDIDATES = 8
@@ -87,10 +98,24 @@ def unrolled(cpu: Cpu) -> dict[str, int]:
     return {"unroll": UNROLL} if cpu.fma and cpu.registers <= 16 and not cpu.linked else {}
 
 
+def unrolled_product(m: int, k: int, cpu: Cpu) -> dict[str, int]:
+    """:func:`unrolled` for ``m`` rows of depth ``k``: so are many deep rows with the widest vectors, too, which takes a
+    tenth to a fifth less; low or short ones take as much more.
+    """
+    if cpu.vector >= WIDEST and m >= ROWS_UNROLLED and k >= DEPTH_UNROLLED:
+        return {"unroll": UNROLL}
+    return unrolled(cpu)
+
+
 def slice_of(k: int, panel: int, columns: int) -> int:
     """The depth of a slice, of equal ones: what a tile reads of a panel stays in the first cache meanwhile."""
     most = DEPTH_OF_PARTS if takes_parts(panel, columns) else DEPTH
     return -(-k // -(-k // most))
+
+
+def evenly(m: int, most: int) -> int:
+    """Rows of equal blocks of at most ``most`` rows."""
+    return -(-m // -(-m // most))
 
 
 def takes_parts(panel: int, columns: int) -> bool:
@@ -163,19 +188,24 @@ class Brgemm(Template):
         if lines > 1:
             return {"tile": [lines * m, vectors], "depth": k, "rows": m, "lines": lines, **unrolled(cpu)}
         rows = min(rows, m)
-        # A window of one row (an image with lines of its own) is a product; measured on processors with few registers.
-        is_plain = op.taps is None or (math.prod(op.tap_counts) == 1 and bool(unrolled(cpu)))
+        # A window of one row (an image with lines of its own) is a product; measured on x86-64 with AVX2 and AVX-512.
+        has_slices = bool(unrolled(cpu)) or cpu.vector >= WIDEST
+        is_plain = op.taps is None or (math.prod(op.tap_counts) == 1 and has_slices)
         depth = slice_of(k, panel, vectors * cpu.vector) if is_plain else k
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         deep = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
-        if depth < k and takes_parts(panel, vectors * cpu.vector):
+        if depth < k and cpu.vector >= WIDEST:
+            is_left_large = 4 * m * k > cpu.l2 and 2 * m >= panel * shape_of(op.b)[-3]
+            if is_left_large and 4 * k * (panel + rows) <= cpu.l2 * WHOLE:
+                depth, block = k, evenly(m, max(deep, rows))
+        elif depth < k and takes_parts(panel, vectors * cpu.vector):
             few, most_tiles = TILES_OF_LARGE
             tiles = min(most_tiles, int(cpu.l2 * 7 / 16) // (4 * k) // rows)
             if 4 * m * k > LARGE * cpu.l2 and k >= DEPTH_OF_LARGE and tiles >= few:
                 depth, block = k, tiles * rows
             elif min(deep, m) >= ROWS_OF_WHOLE:
                 depth, block = k, deep
-        return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled(cpu)}
+        return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled_product(m, k, cpu)}
 
     def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Where rows, depth or columns are known at run time only: tiles of the greatest height that there may be."""

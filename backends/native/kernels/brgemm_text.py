@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from etir.backends.native.cpu import Cpu
-from etir.backends.native.kernels.brgemm_tile import TileText
+from etir.backends.native.kernels.brgemm_tile import WIDEST, TileText
 from etir.backends.native.kernels.template import CFunction, body_function
 from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, WeightOp, row_major, shape_of, strides_of
@@ -73,9 +73,26 @@ class ProductText(TileText):
         return batch
 
     def panels_outermost(self) -> bool:
-        """Whether a panel is used for everything before the next one: where all are too many for the second cache."""
+        """Whether a panel is used for everything before the next one: where all are too many for the second cache, and
+        what it is multiplied with is not larger still.
+        """
         bytes_ = most(4 * self.taps * self.k * self.panels * self.panel)
-        return bytes_ > self.cpu.l2 // 2 and self.shares_panels()
+        return bytes_ > self.cpu.l2 // 2 and self.shares_panels() and not self._blocks_first(bytes_)
+
+    def _blocks_first(self, right: int) -> bool:
+        """Whether fewer bytes come from outside of the second cache where a block of rows is used for all panels before
+        the next one: the left operand once, and the ``right`` one for each block. With other than the widest vectors
+        the left one is read in order instead.
+        """
+        sizes = (self.m, self.k, self.panels, *self.batch())
+        if self.cpu.vector < WIDEST or self.taps > 1 or self.cut_taps or not is_known(sizes):
+            return False
+        count, blocks = math.prod(self.batch()), self.blocks()
+        if count * blocks == 1:
+            return False
+        left = 4 * count * self.lines * self.m * self.k
+        again = left * -(-self.panels // self.wide) if left > self.cpu.l2 * 5 // 8 else left
+        return left + right * blocks * count < right + again
 
     def function(self) -> CFunction:
         batch = self.batch()

@@ -23,6 +23,9 @@ from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 LINE = 16
 """Floats of a line of a cache."""
+WIDEST = 16
+"""Floats of the vectors of AVX-512, with which a tile takes whole panels: it has rules of its own, which were measured.
+"""
 RUN = 256
 """Products that are summed before their sum is added to the others: the error of a sum grows with it, not with the
 depth.

@@ -13,9 +13,10 @@ func.func @f(%x: memref<197x768xf32>, %w: memref<96x768x32xf32>, %y: memref<197x
   }
   func.return
 }
-// CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 384 : i64, rows = 197 : i64}
+// CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 384 : i64, rows = 197 : i64, unroll = 4 : i64}
 // CHECK:     schedule {tile = [9 : i64, 1 : i64], depth = 768 : i64, rows = 197 : i64}
-// A step of depth is short where there are few registers: several stand one after the other.
+// A step of depth is short where there are few registers: several stand one after the other, with the widest vectors
+// where many deep rows are multiplied.
 // AVX2:      schedule {tile = [6 : i64, 2 : i64], depth = 768 : i64, rows = 66 : i64, unroll = 4 : i64}
 
 // The taps of a panel take 590 kB: seven lines use it together, a tap after the other, and tiles go over lines.
@@ -53,6 +54,17 @@ func.func @large(%x: memref<1500x1536xf32>, %w: memref<12x1536x32xf32>, %y: memr
   func.return
 }
 // CHECK-LABEL: func.func @large
-// CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 384 : i64
+// CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 1536 : i64, rows = 56 : i64, unroll = 4 : i64}
 // AVX2-LABEL: func.func @large
 // AVX2:      schedule {tile = [6 : i64, 2 : i64], depth = 1536 : i64, rows = 30 : i64, unroll = 4 : i64}
+
+// Weights that are much larger than what they are multiplied with: slices.
+func.func @deep(%x: memref<128x8192xf32>, %w: memref<16x8192x32xf32>, %y: memref<128x512xf32>) attributes {native.outputs = 1 : i64} {
+  tile.brgemm %x, %w, %y() : memref<128x8192xf32>, memref<16x8192x32xf32>, memref<128x512xf32>() {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  func.return
+}
+// CHECK-LABEL: func.func @deep
+// CHECK:     schedule {tile = [14 : i64, 2 : i64], depth = 373 : i64, rows = 128 : i64}

@@ -1,0 +1,70 @@
+"""What a product goes through first: the panels of its right operand, or the blocks of rows of its left one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.dialects.func import FuncOp
+
+from etir.backends.api.registry import register_dialect
+from etir.backends.native.cpu import cpu
+from etir.backends.native.kernels.brgemm_text import ProductText
+from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.tile import BrgemmOp
+from etir.dialects.context import EtContext
+from etir.dialects.text import parse_module
+
+from etir_testing.native.images import Code, here
+
+
+def product(m: int, k: int, n: int) -> FuncOp:
+    """A function of one product [m, k] times panels of [k, n]."""
+    types = f"memref<{m}x{k}xf32>", f"memref<{n // 32}x{k}x32xf32>", f"memref<{m}x{n}xf32>"
+    text = f"""
+func.func @f(%x: {types[0]}, %w: {types[1]}, %y: {types[2]}) attributes {{native.outputs = 1 : i64}} {{
+  tile.brgemm %x, %w, %y() : {", ".join(types)}() {{
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }}
+  func.return
+}}
+"""
+    context = EtContext()
+    register_dialect(context, "tile")
+    (func,) = parse_module(text, context).body.block.ops
+    assert isinstance(func, FuncOp)
+    return func
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "panels_first"),
+    [
+        ("x86-64-v4", (1500, 1536, 384), False),
+        ("x86-64-v4", (1500, 384, 1536), False),
+        ("x86-64-v4", (197, 768, 3072), True),  # the left operand stays in the second cache
+        ("x86-64-v4", (197, 3072, 768), True),  # it does not, but the right one is larger still
+        ("x86-64-v4", (1500, 64, 64), False),  # all panels stay there
+        ("x86-64-v3", (1500, 1536, 384), True),
+    ],
+)
+def test_what_is_read_least(name: str, size: tuple[int, int, int], panels_first: bool) -> None:
+    func = product(*size)
+    choose_schedules(func, cpu(name))
+    (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
+    assert ProductText(op, cpu(name)).panels_outermost() == panels_first
+
+
+@pytest.mark.skipif("x86-64-v4" not in here(), reason="needs AVX-512")
+@pytest.mark.parametrize("m", [700, 701, 709])
+def test_results_by_blocks(m: int) -> None:
+    """Blocks of which the last one is lower, and panels that are fetched ahead within a block."""
+    func = product(m, 1001, 160)
+    code = Code(func, "x86-64-v4")
+    (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
+    text = ProductText(op, cpu("x86-64-v4"))
+    assert not text.panels_outermost() and text.blocks() > 1 and text.passes > 0
+    chance = np.random.default_rng(0)
+    x, w = (chance.standard_normal(shape).astype(np.float32) for shape in ((m, 1001), (5, 1001, 32)))
+    (found,) = code([x, w])
+    exact = x.astype(np.float64) @ w.transpose(1, 0, 2).reshape(1001, 160).astype(np.float64)
+    assert np.abs(found - exact).max() / np.abs(exact).max() < 1e-6
