@@ -4,7 +4,7 @@ Files have both as tensors like any other. A view of static dims has no instruct
 base, over the same bytes in other dims or over a part of them; a view of dynamic dims is one that an ``et_view``
 instruction gives the dims, and has the place of its base, too. Where kernels write the parts of a tensor (what a
 concatenation would combine), the whole is the one that nothing writes. A mutable buffer without initial bytes is
-a tensor that is read before anything writes it; what lies in one that has initial bytes is a part of it. A reader that
+a tensor that is read before anything writes it; one that has initial bytes was written before the first. A reader that
 took them for buffers of their own would show a program that reads what nobody wrote, and whose tensors overlap while
 both are live.
 
@@ -15,8 +15,7 @@ asked: what it returns is what it wrote. A delegate writes what is read later.
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,9 +59,6 @@ def unwritten(plan: model.ExecutionPlan) -> Unwritten:
         tensor = memory.tensors[index]
         if index in found.late or _has_contents(tensor) or not tensor.nbytes:  # no bytes need nothing that writes them
             continue
-        if (state := memory.state_around(index)) is not None:
-            view(index, state)
-            continue
         if not at.reads or (at.writes and at.writes[0] <= at.reads[0]):
             continue
         base, parts = memory.origin(index, at.reads[0])
@@ -82,22 +78,13 @@ class _Memory:
     def __init__(self, plan: model.ExecutionPlan, times: Mapping[int, _Times]):
         self.tensors = {i: tensor for i in times if isinstance(tensor := plan.values[i], model.Tensor)}
         self._place = {i: _bytes_of(tensor) for i, tensor in self.tensors.items()}
-        writes = sorted((time, i) for i, at in times.items() for time in at.writes)
+        writes = [(time, i) for i, at in times.items() for time in at.writes]
+        writes += [(-1, i) for i, tensor in self.tensors.items() if _has_contents(tensor)]
+        writes.sort()
         self._writer = [i for _, i in writes]
         self._when = [time for time, _ in writes]
         places = [self._place[i] for i in self._writer]
         self._pool, self._first, self._end = np.array(places, np.int64).reshape(-1, 3).T
-        states = [(self._place[i], i) for i, tensor in self.tensors.items() if _has_contents(tensor) and tensor.nbytes]
-        self._states = sorted(states)
-
-    def state_around(self, index: int) -> int | None:
-        """The state that a tensor is a part of: nothing else may be where it keeps its bytes from run to run."""
-        pool, first, end = self._place[index]
-        at = bisect_right(self._states, ((pool, first, sys.maxsize), sys.maxsize)) - 1
-        if at < 0:
-            return None
-        (other, start, stop), state = self._states[at]
-        return state if other == pool and start <= first and end <= stop and self._fit(state, index) else None
 
     def origin(self, index: int, end: int) -> tuple[int | None, list[int]]:
         """What wrote the bytes of a tensor before an instruction: one that covers them, or else its parts.

@@ -37,8 +37,8 @@ PLANNED_BYTES = 24
 """Size of one entry of the list of planned buffers, on every machine."""
 
 PASSES = (
-    f"drop-unused-indices{{target={TARGET}}},legalize-dim-order{{target={TARGET}}},reinplace-scatter,"
-    "commute-transpose-into-matmul,canonicalize,elide-views,cse-symbolic-sizes,dce,"
+    f"drop-unused-indices{{target={TARGET}}},fuse-gelu{{target={TARGET}}},legalize-dim-order{{target={TARGET}}},"
+    "reinplace-scatter,commute-transpose-into-matmul,canonicalize,elide-views,cse-symbolic-sizes,dce,"
     f"verify-link{{target={TARGET}}},"
     "to-out-variant{plan-inputs=false plan-outputs=false}"
 )

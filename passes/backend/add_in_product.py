@@ -13,6 +13,10 @@ Three images are live at the convolution before, its operand, its result and wha
 kernels write the sum over the addend where that dies (``in_place`` of their rows). What is added has to be there before
 the product is computed, and to have its type: broadcasting stays with the addition. Depthwise and transposed
 convolutions are left alone, which have loops of their own. Which kernels there are is what the target's manifest says.
+
+The pipeline does not have this pass: sums that begin with what is added have other last bits than sums that end with
+it, and a program whose sums are in delegates or left outside of them is to have the bits of one without delegates.
+Where a method has no delegates, it is run on the text at the backend level (``et-opt -p add-in-product{target=etir}``).
 """
 
 from __future__ import annotations

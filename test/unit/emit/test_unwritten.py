@@ -78,3 +78,20 @@ def test_half_of_a_tensor_says_nothing_of_the_whole() -> None:
     method = plan((64, 4), (0, 4), (0, 8), (96, 8), calls=[(0, 1), (2, 3)])
     found = unwritten(method)
     assert not found.views and not found.states
+
+
+def test_what_is_written_over_a_state_is_no_part_of_it() -> None:
+    """A plan that has a result in the bytes of a state is wrong, and has to stay so for whoever checks it."""
+    method = plan((64, 4), (0, 8), (0, 4), (16, 4), (96, 4), calls=[(0, 2), (3, 4)])
+    values = list(method.values)
+    state = values[1]
+    assert isinstance(state, model.Tensor)
+    values[1] = replace(state, extra_tensor_info=model.ExtraTensorInfo(fully_qualified_name="s"))
+    read = replace(
+        method,
+        values=tuple(values),
+        chains=(
+            replace(method.chains[0], instructions=(*method.chains[0].instructions, model.KernelCall(0, (1, 4, 4)))),
+        ),
+    )
+    assert unwritten(read).views == {3: 1}
