@@ -46,7 +46,7 @@ SLOPE = math.sqrt(2 / math.pi)
 INSIDE: Polynomial = {(1, 0): SLOPE, (3, 0): SLOPE * 0.044715}
 OUTSIDE: Polynomial = {(1, 0): 0.5, (1, 1): 0.5}
 
-_X, _TANGENT = {(1, 0): 1.0}, {(0, 1): 1.0}
+_ONE, _X, _TANGENT = {(0, 0): 1.0}, {(1, 0): 1.0}, {(0, 1): 1.0}
 _MOST_STEPS = 6
 """Operators in a row, on either side of the tangent, more than any way to write it has."""
 
@@ -132,13 +132,13 @@ def _polynomial(value: SSAValue, known: Mapping[SSAValue, Polynomial], steps: in
         case edge.aten.mul.Tensor():
             return _times(inner[0], inner[1])
         case edge.aten.add.Tensor():
-            return _plus(inner[0], _times(inner[1], {(0, 0): float(op.alpha)}))
+            return _plus(inner[0], _scaled(inner[1], op.alpha))
         case edge.aten.mul.Scalar():
-            return _times(inner[0], {(0, 0): float(op.other)})
-        case edge.aten.div.Scalar() if op.other != 0:
-            return _times(inner[0], {(0, 0): 1 / float(op.other)})
+            return _scaled(inner[0], op.other)
+        case edge.aten.div.Scalar() if isinstance(op.other, (int, float)) and op.other != 0:
+            return _scaled(inner[0], 1 / op.other)
         case edge.aten.add.Scalar():
-            return _plus(inner[0], {(0, 0): float(op.other) * float(op.alpha)})
+            return _plus(inner[0], _scaled(_scaled(_ONE, op.other), op.alpha))
         case edge.aten.pow.Tensor_Scalar() if op.exponent in (2, 3):
             square = _times(inner[0], inner[0])
             return square if op.exponent == 2 else _times(square, inner[0])
@@ -146,7 +146,16 @@ def _polynomial(value: SSAValue, known: Mapping[SSAValue, Polynomial], steps: in
             return None
 
 
-def _plus(a: Polynomial, b: Polynomial) -> Polynomial:
+def _scaled(polynomial: Polynomial | None, number: object) -> Polynomial | None:
+    """A polynomial times a number; None where that is known at run time only, or is complex."""
+    if polynomial is None or not isinstance(number, (int, float)):
+        return None
+    return {powers: one * number for powers, one in polynomial.items()}
+
+
+def _plus(a: Polynomial, b: Polynomial | None) -> Polynomial | None:
+    if b is None:
+        return None
     return {powers: a.get(powers, 0.0) + b.get(powers, 0.0) for powers in {**a, **b}}
 
 

@@ -14,8 +14,8 @@ et.state @s : tensor<4xi64> = #et.synthetic<seed = 2>
 // CHECK-NEXT: %1 = et.get_weight @constant_1 : tensor<4xi64>
 // CHECK-NEXT: %2 = et.buffer at <1, 32> state @state_{{[0-9]+}} : tensor<4xi64>
 // CHECK-NEXT: %3 = et.buffer at <1, 64> : tensor<4xi64>
-// A view is a tensor at its base's place.
-// CHECK-NEXT: %4 = et.buffer at <1, 80> : tensor<2xi64>
+// A view is a tensor in the bytes of what was written last there.
+// CHECK-NEXT: %4 = et.view %3 at 16 : tensor<2xi64>
 // CHECK-NEXT: %5 = et.scalar 0 : i64
 // CHECK-NEXT: %6 = et.buffer at <1, 96> : tensor<4xi64>
 // CHECK-NEXT: et.inputs %0
