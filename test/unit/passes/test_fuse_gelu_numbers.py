@@ -1,4 +1,4 @@
-"""Numbers that are known at run time only are no constants of a GELU, and nothing breaks on them."""
+"""Runtime scalars are no constants of a GELU, and nothing breaks on them."""
 
 from __future__ import annotations
 
