@@ -29,7 +29,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.arguments import OPERAND, flatten
 from etir.dialects.et.instructions import CallOp
-from etir.dialects.et.layout import is_contiguous
+from etir.dialects.et.layout import Dim, is_contiguous
 from etir.dialects.et.values import BufferOp, ViewOp, sizes_of
 from etir.dialects.schema import OpSchema
 from etir.passes.analysis.moves import MOVES
@@ -37,6 +37,9 @@ from etir.targets.manifest import available, load
 
 InPlaceKernels: TypeAlias = Mapping[str, tuple[str, ...]]
 """For each kernel that can work in place, the operands that its first result may be written over."""
+
+RunTimeSizes: TypeAlias = "Mapping[SSAValue, tuple[Dim | None, ...]]"
+"""The dims of tensors at run time (``passes/et/run_time_sizes.py``); None where nothing is known of one."""
 
 
 def in_place_kernels(target: str) -> InPlaceKernels:
@@ -74,14 +77,14 @@ class _Read:
 
 
 def overwritable(
-    op: CallOp, schema: OpSchema, kernels: InPlaceKernels, *, sizes_known: bool = True
+    op: CallOp, schema: OpSchema, kernels: InPlaceKernels, *, sizes: RunTimeSizes | None = None
 ) -> list[Overwritable]:
     """The operands that a call may write its result over, in the order of the schema: of several results the first, and
     of a list each.
 
     ``schema`` is the kernel's, with as many arguments as the call has. Buffers of state are left out, and
     whoever asks knows whether those of the caller are planned.
-    ``sizes_known`` False: where nothing says the sizes of dynamic tensors, those of one type have one size.
+    ``sizes`` are those of dynamic tensors whose definitions do not say them.
     """
     names = kernels.get(op.kernel.data, ())
     if not names or len(schema.arguments) != len(op.template.data):
@@ -114,7 +117,7 @@ def overwritable(
         if moves is not None:
             fits = _has_sizes_of(one.value, result) and moves(op, one.value, result)
         else:
-            fits = _is_elementwise(one.value, result, read, sizes_known)
+            fits = _is_elementwise(one.value, result, read, sizes or {})
         if fits and _is_read_there_only(one.value, names, read):
             found[base] = Overwritable(base, result, displacement)
     return list(found.values())
@@ -144,7 +147,7 @@ def _has_sizes_of(value: SSAValue, result: BufferOp) -> bool:
     return result.dynamic.data == "bound"
 
 
-def _is_elementwise(value: SSAValue, result: BufferOp, read: Sequence[_Read], sizes_known: bool) -> bool:
+def _is_elementwise(value: SSAValue, result: BufferOp, read: Sequence[_Read], known: RunTimeSizes) -> bool:
     """Whether the elements of an operand and of the result lie at the same places, now and at run time."""
     if value.type != result.result.type:
         return False
@@ -152,8 +155,11 @@ def _is_elementwise(value: SSAValue, result: BufferOp, read: Sequence[_Read], si
         return True
     if not _is_dynamic(value) or result.dynamic is None or result.dynamic.data != "bound":
         return False
-    sizes, wanted = _sizes(value), sizes_of(result)
-    if sizes == wanted and (sizes is not None or not sizes_known):
+    sizes = _sizes(value)
+    if sizes is not None and sizes == sizes_of(result):
+        return True
+    dims = known.get(value, (None,))
+    if None not in dims and dims == known.get(result.result):
         return True
     # Types are upper bounds: another operand could have more elements at run time, unless it has one only.
     others = [other.value for other in read if other.value is not value]

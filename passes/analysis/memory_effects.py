@@ -33,7 +33,7 @@ from etir.dialects.et.workspace import alignment_of
 from etir.dialects.schema import OpSchema
 from etir.dialects.text import source_location
 from etir.passes.analysis.handles import with_handles
-from etir.passes.analysis.in_place import InPlaceKernels, overwritable
+from etir.passes.analysis.in_place import InPlaceKernels, RunTimeSizes, overwritable
 from etir.passes.analysis.planning.liveness import Instruction, live_intervals
 from etir.passes.analysis.planning.problem import Buffer, Interval, Pool, Problem, Share
 from etir.passes.analysis.workspaces import workspace_shares, workspaces_of
@@ -153,12 +153,12 @@ def memory_of(
     fixed: dict[Operation, tuple[int, int]] | None = None,
     pools: dict[int, Pool] | None = None,
     in_place: InPlaceKernels | None = None,
-    sizes_known: bool = True,
+    sizes: RunTimeSizes | None = None,
     callers: Collection[Operation] = (),
 ) -> MethodMemory:
     """Buffers and lifetimes of a method. ``fixed`` pins buffers to ``(memory id, offset)``; ``in_place`` are the
-    kernels that may write a result over an operand (none, unless given). ``sizes_known`` False takes dynamic tensors
-    of one type to have one size where nothing says their sizes, as in what was read from a file.
+    kernels that may write a result over an operand (none, unless given). ``sizes`` are those of dynamic
+    tensors whose definitions do not say them, as in what was read from a file.
 
     Buffers in the caller's memory take no part unless they are among ``callers``, those that are allocated at run time
     never; buffers of state live from the start to the end.
@@ -198,7 +198,7 @@ def memory_of(
         )
     by_key = {buffer.key: buffer for buffer in buffers}
     found_shares = [
-        *possible_shares(ctx, instructions, keys, in_place or {}, sizes_known=sizes_known),
+        *possible_shares(ctx, instructions, keys, in_place or {}, sizes=sizes),
         *workspace_shares(method, instructions, keys, by_key),
     ]
     planned = [share for share in found_shares if share.operand in by_key and share.result in by_key]
@@ -230,7 +230,7 @@ def possible_shares(
     keys: dict[Operation, int],
     in_place: InPlaceKernels,
     *,
-    sizes_known: bool = True,
+    sizes: RunTimeSizes | None = None,
 ) -> Iterator[Share]:
     """What the kernels of calls could write over what they read, if it was not needed any more."""
     for index, op in enumerate(instructions):
@@ -239,7 +239,7 @@ def possible_shares(
         schema = schema_of_kernel(ctx, op.kernel.data)
         if schema is None:
             continue
-        for found in overwritable(op, schema, in_place, sizes_known=sizes_known):
+        for found in overwritable(op, schema, in_place, sizes=sizes):
             yield Share(index, keys[found.operand], keys[found.result], found.displacement)
 
 

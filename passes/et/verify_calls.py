@@ -17,16 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.diagnostics import Diagnostic, raise_if_errors
-from etir.dialects.aten.table import load_table, out_variant
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import BY_NUMBER, dtype_of
+from etir.dialects.dtypes import dtype_of
 from etir.dialects.errors import E0308, E0309
 from etir.dialects.et.arguments import ListArg
 from etir.dialects.et.executable import MethodOp
@@ -39,16 +37,15 @@ from etir.dialects.text import source_location
 from etir.emit.formats.scalar_type import ScalarType
 from etir.lowering.build.dims import OperandError
 from etir.lowering.build.inference import has_rule, infer, is_pointwise
-from etir.lowering.to_out_variant.calls import MEMORY_FORMAT_NUMBERS
 from etir.passes.analysis.call_arguments import BoundArgument, BoundCall, argument_problems, bind
 from etir.passes.analysis.memory_effects import schema_of_kernel, storage_of
 from etir.passes.analysis.uninitialized import overlap, uninitialized_reads
+from etir.passes.et.call_rules import FORMATS, functional_of, given_for_rule
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 from etir.targets.errors import E0603, E0604, E0605
 from etir.targets.manifest import KernelEntry, Manifest, available, load
 
-_FORMATS = {number: name for name, number in MEMORY_FORMAT_NUMBERS.items()}
 _NUMBERS: dict[str, type] = {"i64": int, "f64": float, "i1": bool}
 
 
@@ -226,7 +223,7 @@ def _other(bound: BoundArgument) -> Any:
             return _NUMBERS.get(str(value.type))
         if bound.argument.kind is Kind.DTYPE and isinstance(value, int):
             return ScalarType(value)
-        return _FORMATS.get(value, value) if bound.argument.kind is Kind.MEMORY_FORMAT else value
+        return FORMATS.get(value, value) if bound.argument.kind is Kind.MEMORY_FORMAT else value
 
     given = bound.given
     return tuple(plain(v) for v in given) if isinstance(given, tuple) else plain(given)
@@ -275,7 +272,7 @@ def _size_problems(bound: BoundCall, schema: OpSchema) -> list[str]:
     given: dict[str, Any] = {}
     for argument in bound.arguments:
         if argument.argument.name in functional.index:
-            value = _for_rule(argument)
+            value = given_for_rule(argument)
             if value is not None or argument.argument.optional:
                 given[argument.argument.name] = value
     written = bound.written
@@ -317,28 +314,6 @@ def _view_problems(bound: BoundCall) -> list[str]:
     if storage_of(owner.base) is not storage_of(source) or _offset(owner.base) != _offset(source):
         return [f"points {_shown(view)} at {_shown(source)}, but it is a view of {_shown(owner.base)}"]
     return []
-
-
-def _for_rule(bound: BoundArgument) -> Any:
-    def plain(value: Any) -> Any:
-        if bound.argument.kind is Kind.DTYPE and isinstance(value, int):
-            return BY_NUMBER[value].type if value in BY_NUMBER else None
-        return _FORMATS.get(value, value) if bound.argument.kind is Kind.MEMORY_FORMAT else value
-
-    given = bound.given
-    return tuple(plain(v) for v in given) if isinstance(given, tuple) else plain(given)
-
-
-@cache
-def functional_of(schema: OpSchema) -> OpSchema | None:
-    """The functional operator of the table that a kernel's schema computes, or None."""
-    table = load_table()
-    if schema.kind is SchemaKind.INPLACE:
-        return table.get(f"{schema.namespace}.{schema.name.removesuffix('_')}.{schema.overload or 'default'}")
-    for name in table.overloads(f"{schema.namespace}.{schema.name}"):
-        if out_variant(name) == schema:
-            return table.get(name)
-    return None
 
 
 def _is_constant(value: SSAValue) -> bool:

@@ -1,7 +1,8 @@
 """`verify-plan`: prove that no two buffers that are live at the same time share bytes, and that every buffer fits.
 
 It runs after `plan-memory` in every pipeline and on text at the executable level, and shares no code with the planners:
-lifetimes are computed again from the method as it is, places are taken from the buffers.
+lifetimes are computed again from the method as it is, places are taken from the buffers. Where a kernel writes over an
+operand only if two sizes are equal, and nothing says them, they are found out from the instructions.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.values import BufferOp, ViewOp
+from etir.dialects.et.values import BufferOp, ViewOp, sizes_of
 from etir.dialects.text import source_location
-from etir.passes.analysis.in_place import in_place_kernels, known_in_place_kernels
+from etir.passes.analysis.in_place import RunTimeSizes, in_place_kernels, known_in_place_kernels
 from etir.passes.analysis.memory_effects import memory_of, storage_of, tensor_bytes
 from etir.passes.analysis.planning.errors import E0711, E0712, E0714
 from etir.passes.analysis.planning.problem import Plan
 from etir.passes.analysis.planning.verify import verify_plan
 from etir.passes.analysis.workspaces import callers_of
+from etir.passes.et.run_time_sizes import run_time_sizes
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -76,14 +78,29 @@ class VerifyPlanPass(Pass):
         in_place = in_place_kernels(self.target) if self.target else known_in_place_kernels()
         within = {op: (1, place) for op, place in callers_of(method).items() if place is not None}
         places |= within
-        memory = memory_of(ctx, method, alignment=self.alignment, fixed=places, in_place=in_place, callers=within)
-        sizes = method.pool_sizes or (0,)
-        plan = Plan(
-            {memory.keys[op]: offset for op, (_, offset) in places.items()},
-            {pool: sizes[pool] if pool < len(sizes) else 0 for pool in memory.problem.pool_ids},
-            {},
-        )
-        return verify_plan(memory.problem, plan)
+        pools = method.pool_sizes or (0,)
+
+        def check(sizes: RunTimeSizes | None = None) -> list[Diagnostic]:
+            memory = memory_of(
+                ctx, method, alignment=self.alignment, fixed=places, in_place=in_place, callers=within, sizes=sizes
+            )
+            plan = Plan(
+                {memory.keys[op]: offset for op, (_, offset) in places.items()},
+                {pool: pools[pool] if pool < len(pools) else 0 for pool in memory.problem.pool_ids},
+                {},
+            )
+            return verify_plan(memory.problem, plan)
+
+        found = check()
+        if any(problem.id is E0714 for problem in found) and _leaves_sizes_open(method):
+            return check(run_time_sizes(ctx, method))
+        return found
+
+
+def _leaves_sizes_open(method: MethodOp) -> bool:
+    """Whether there are dynamic tensors that do not say their sizes, as in what was read from a file."""
+    values = (op for op in method.body.blocks[0].ops if isinstance(op, (BufferOp, ViewOp)))
+    return any(op.dynamic is not None and sizes_of(op) is None for op in values)
 
 
 def _misaligned(op: BufferOp | ViewOp, type: TensorType[Attribute], offset: int) -> list[Diagnostic]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -65,26 +66,63 @@ class Bounded(nn.Module):
         return x.narrow(1, n, 2) * 2
 
 
+class Attention(nn.Module):
+    """Products of tensors that have one size at run time, which nothing in a file says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.queries, self.keys, self.out = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.register_buffer("mask", torch.full((16, 16), -1e9).triu(1))
+        self.register_buffer("turns", torch.linspace(0, 3, 64).reshape(16, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = x.shape[1]
+        heads = (1, count, 2, 4)
+        turn = self.turns[torch.arange(count)].unsqueeze(1)
+        q, k = (layer(x).reshape(heads) * turn.cos() for layer in (self.queries, self.keys))
+        scores = q.permute(0, 2, 1, 3) @ k.permute(0, 2, 3, 1) + self.mask[:count, :count]
+        mixed = (scores.softmax(-1) @ x.reshape(heads).permute(0, 2, 1, 3)).permute(0, 2, 1, 3).reshape(1, count, 8)
+        x = x + self.out(mixed)
+        return x * nn.functional.silu(x) * torch.sigmoid(self.out(x))
+
+
+class Ways(nn.Module):
+    """Such products in a branch."""
+
+    def forward(self, x: torch.Tensor, take: torch.Tensor) -> torch.Tensor:
+        def one(x: torch.Tensor) -> torch.Tensor:
+            y = x.exp()
+            return y * (x + 1) + y.sin() * x.cos()
+
+        return torch.cond(take, one, lambda x: x.neg(), (x,)) * 2
+
+
 @dataclass(frozen=True)
 class Case:
     """A module and its inputs."""
 
     module: Callable[[], nn.Module]
     inputs: tuple[torch.Tensor, ...]
+    dynamic: Any = None
 
 
+TOKENS = torch.export.Dim("tokens", min=2, max=15)
 CASES = {
     "state": Case(Rows, (torch.full((1, 3), 0.5),)),
     "parts": Case(Gates, (torch.linspace(-1, 1, 24).reshape(1, 6, 4),)),
     "residual": Case(Residual, (torch.linspace(-1, 1, 75).reshape(1, 3, 5, 5),)),
     "assertion": Case(Bounded, (torch.arange(6.0).reshape(1, 6), torch.tensor(3))),
+    "attention": Case(Attention, (torch.linspace(-1, 1, 40).reshape(1, 5, 8),), ({1: TOKENS},)),
+    "branch": Case(Ways, (torch.linspace(-1, 1, 40).reshape(5, 8), torch.tensor(True)), ({0: TOKENS}, None)),
 }
 
 
 def compiled(name: str, target: str) -> etir.Program:
     case = CASES[name]
     with torch.no_grad():
-        return etir.compile(torch.export.export(case.module().eval(), case.inputs), target=target)
+        program = torch.export.export(case.module().eval(), case.inputs, dynamic_shapes=case.dynamic)
+        return etir.compile(program, target=target)
 
 
 @pytest.mark.parametrize("target", ["executorch", "etir"])
