@@ -4,6 +4,10 @@ The pipeline is searched by halves: the program after a prefix of it is judged a
 pass has to come after. In the pass that is found, the rewrite driver is stopped after n rewrites, by halves again. Both
 searches step around programs that cannot be judged. Where the whole pipeline gives a good program, a later pass may
 hide what an earlier one did, and every prefix is judged.
+
+A pass that hands outlined functions to their backends is stopped after n functions. What a backend does to a function
+are passes again (``Backend.inside``), which are searched with the inputs that the function has in the program; where
+machine code comes of them that the interpreter does not run, also if all prefixes are good.
 """
 
 from __future__ import annotations
@@ -11,19 +15,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from etir.devtools.checks import Answer
+from etir.backends.api.registry import backend_of_runtime_id
+from etir.devtools.checks import Answer, SameNumbers
 from etir.devtools.trace.places import relative_path
+from etir.devtools.values.interpreted import as_array, copied
 from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import print_module
 from etir.dialects.verify import verify_module
+from etir.interpret.interpreter import Interpreter
+from etir.passes.delegation.legalize_delegates import outlined_functions
+from etir.passes.delegation.lower_delegates import LowerDelegatesPass
 from etir.passes.infra.dumped_weights import DumpedWeights
 from etir.passes.infra.manager import run_pipeline
-from etir.passes.infra.pipeline import pass_text
+from etir.passes.infra.pipeline import parse_pipeline, pass_text
 from etir.passes.infra.rewriting import RewriteLimit
 
 Check = Callable[[ModuleOp], Answer]
@@ -38,7 +50,8 @@ class Found:
 
     ``before`` is the module before the pass ``number`` (from 0) of ``total``; ``rewrite`` of ``rewrites`` is the first
     one after which it is wrong, counted from 1, and 0 where the pass rewrites without the driver. ``rewritten`` says
-    what it did. ``hidden`` is True when the program at the end of the pipeline is good.
+    what it did. ``hidden`` is True when the program at the end of the pipeline is good. ``function`` is the symbol of a
+    delegate, where the rewrite was the lowering of one, and ``inside`` is what in that is wrong.
     """
 
     number: int
@@ -50,8 +63,12 @@ class Found:
     rewrites: int = 0
     rewritten: str = ""
     hidden: bool = False
+    function: str = ""
+    inside: Found | None = None
 
     def __str__(self) -> str:
+        if self.inside is not None:
+            return f"pass {self.number + 1}/{self.total} {self.text}, delegate @{self.function}, in it {self.inside}"
         parts = [f"pass {self.number + 1}/{self.total} {self.text}"]
         if self.rewrite:
             parts.append(f"rewrite {self.rewrite} of {self.rewrites}: {self.rewritten}")
@@ -62,11 +79,18 @@ class Found:
     @property
     def rerun(self) -> str:
         """The command that does to ``before.mlir`` what makes it wrong."""
+        if self.inside is not None:
+            return self.inside.rerun
         stop = f" --max-rewrites {self.rewrite}" if self.rewrite else ""
         return f"et-opt -p '{self.text}'{stop} before.mlir"
 
     def write(self, folder: Path) -> None:
-        """Write ``before.mlir`` and ``after.mlir`` with their weights. Raises ``OSError``."""
+        """Write ``before.mlir`` and ``after.mlir`` with their weights, of a delegate the function alone. Raises
+        ``OSError``.
+        """
+        if self.inside is not None:
+            self.inside.write(folder)
+            return
         folder.mkdir(parents=True, exist_ok=True)
         weights = DumpedWeights()
         for name, module in (("before", self.before), ("after", self.after)):
@@ -90,12 +114,74 @@ def bisect(
         scan = hidden = True
     first = _scan(prefixes, check, passes) if scan else _halves(lambda n: check(prefixes.at(n)), 0, last)
     if first is None:
-        return None
+        return _behind_machine_code(ctx, prefixes, passes, check)
     before = prefixes.at(first - 1)
     found = Found(first - 1, last, pass_text(passes[first - 1]), before, prefixes.at(first), hidden=hidden)
     if scan and hidden:
         found.hidden = check(prefixes.at(last)) is Answer.GOOD
-    return _rewrite_of(ctx, before, passes[first - 1], check, found)
+    found = _rewrite_of(ctx, before, passes[first - 1], check, found)
+    if found.function and passes[first - 1].name == LowerDelegatesPass.name:
+        found.inside = wrong_inside(ctx, before, found.function, check)
+    return found
+
+
+def _behind_machine_code(
+    ctx: EtContext, prefixes: _Prefixes, passes: Sequence[ModulePass], check: Check
+) -> Found | None:
+    """What is wrong in delegates whose code the interpreter does not run."""
+    number = next((n for n, p in enumerate(passes) if p.name == LowerDelegatesPass.name), None)
+    if number is None:
+        return None
+    before = prefixes.at(number)
+    functions = [outlined.name for _, outlined in outlined_functions(ctx.clone(), before)]
+    for name in functions:
+        inside = wrong_inside(ctx, before, name, check, shown=False)
+        if inside is not None:
+            found = Found(number, len(passes), pass_text(passes[number]), before, prefixes.at(number + 1))
+            found.function, found.inside = name, inside
+            return found
+    return None
+
+
+def wrong_inside(ctx: EtContext, before: ModuleOp, name: str, check: Check, *, shown: bool = True) -> Found | None:
+    """The pass and the rewrite in the lowering of an outlined function that make it wrong, for the inputs that the
+    program gives it; None where that is not passes, or they are right. ``shown`` False: those alone that the
+    interpreter does not run a blob by.
+    """
+    if not isinstance(check, SameNumbers):
+        return None
+    delegate, outlined = next(pair for pair in outlined_functions(ctx.clone(), before) if pair[1].name == name)
+    for lowering in delegate.backend.inside(outlined, delegate.options):
+        if lowering.shown and not shown:
+            continue
+        samples = given_to(before, outlined.func, check.samples, check.method)
+        if not samples:
+            return None
+        same = SameNumbers.of(lowering.module, samples, "forward", check.tolerance)
+        found = bisect(ctx, lowering.module, parse_pipeline(lowering.passes), same)
+        check.count += same.count
+        if found is not None:
+            return found
+    return None
+
+
+def given_to(module: ModuleOp, func: FuncOp, samples: Sequence[Sequence[Any]], method: str) -> list[list[Any]]:
+    """What a function of the module is given at its first call, for each sample that calls it."""
+    arguments = list(func.body.block.args)
+    found: list[list[Any]] = []
+    for sample in samples:
+        held: dict[SSAValue, Any] = {}
+        interpreter = Interpreter(module, "auto", backend_of_runtime_id)
+
+        def watch(value: SSAValue, given: Any, held: dict[SSAValue, Any] = held) -> None:
+            if value in arguments and value not in held:
+                held[value] = copied(as_array(given)) if hasattr(given, "shape") else given
+
+        interpreter.watch = watch
+        interpreter.run([copied(value) for value in sample], method)
+        if len(held) == len(arguments):
+            found.append([held[value] for value in arguments])
+    return found
 
 
 class _Prefixes:
@@ -175,7 +261,7 @@ def _rewrite_of(ctx: EtContext, before: ModuleOp, p: ModulePass, check: Check, f
     found.rewrite = _halves(ask, 0, found.rewrites)
     last = RewriteLimit(found.rewrite)
     wrong = after(last)
-    found.rewritten = last.last
+    found.rewritten, found.function = last.last, last.function
     if last.place is not None:
         found.rewritten += f", {replace(last.place, file=relative_path(last.place.file))}"
     found.after = found.after if wrong is None else wrong

@@ -7,7 +7,8 @@
     et-bisect edge.mlir -p 'fold-batch-norm,cse' --inputs a.npz --inputs b.npz --tolerance 1e-3
 
 What the program gives before the first pass is what it should give. The module before and after the guilty rewrite is
-written with its weights, and the command that reruns it is printed.
+written with its weights, and the command that reruns it is printed. Of a delegate it is the function alone, where its
+backend lowers that by passes, which are searched like the others.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     make_folder(arguments.output_dir)
     found.write(folder)
     print(f"{found} ({asked})")
+    if found.function and found.inside is None:
+        print(
+            f"note: '{found.function}' is lowered in one piece; et-compare of the program and its file looks at every "
+            "operation inside of it"
+        )
     print(f"wrote {folder / 'before.mlir'} {folder / 'after.mlir'}   rerun: {found.rerun}")
     return FAILED
 

@@ -122,6 +122,20 @@ class Artifact:
 
 
 @dataclass(frozen=True)
+class InsideLowering:
+    """How :meth:`Backend.preprocess` lowers a function, step by step, for tools that look for a wrong one.
+
+    ``module`` has the function as its method ``forward``, which the interpreter runs, and ``passes`` are the pipeline
+    that it goes through. ``shown`` says that the interpreter runs the blob by what these give: where it is right, they
+    are.
+    """
+
+    module: ModuleOp
+    passes: str
+    shown: bool = True
+
+
+@dataclass(frozen=True)
 class PreservedOp:
     """An operator that `decompose-aten` preserves for the backend.
 
@@ -354,6 +368,10 @@ class Backend(ABC):
         with the name of the method that calls it and its options. By default every one on its own.
         """
         return [self.preprocess(outlined, options) for _, outlined, options in functions]
+
+    def inside(self, outlined: Outlined, options: Any) -> Sequence[InsideLowering]:
+        """The passes in :meth:`preprocess`; by default none, for a backend that writes a function as it stands."""
+        return ()
 
     def event_nodes(self, func: FuncOp, options: Any) -> list[list[Operation]]:
         """The operations of a legalized function that each event of its runtime half is of, in the order of execution.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Dialect, Operation
 
-from etir.backends.api.interface import Artifact, Backend, Outlined, PartitionSummary, PreservedOp
+from etir.backends.api.interface import Artifact, Backend, InsideLowering, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
 
 if TYPE_CHECKING:
@@ -145,6 +145,12 @@ class NativeBackend(Backend):
                 raise
             left_to_kernels(outlined.ctx, outlined.func, error)
             return without_code(outlined)
+
+    def inside(self, outlined: Outlined, options: NativeOptions) -> Sequence[InsideLowering]:
+        """The rewrites of ``tile``, and those of the program for the kernels, by which the interpreter runs a blob."""
+        from etir.backends.native.stages import inside
+
+        return inside(outlined, options.cpus)
 
     def event_nodes(self, func: FuncOp, options: NativeOptions) -> list[list[Operation]]:
         """What each step of the code computes."""

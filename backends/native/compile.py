@@ -312,6 +312,11 @@ def _weights(
 
 def kernels_of(outlined: Outlined) -> LoweredFunction:
     """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it."""
+    return LoweredFunction(for_kernels(outlined), within=True)
+
+
+def for_kernels(outlined: Outlined) -> Outlined:
+    """A copy of the function and its module in edge operators, whose weights are left to the delegate around it."""
     module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if op is not outlined.func])
     func = outlined.func.clone()
     func.location = outlined.func.location
@@ -327,4 +332,4 @@ def kernels_of(outlined: Outlined) -> LoweredFunction:
             # By symbol, since that is what the blob's table of constants has; a module's name for it may differ.
             weight = symbols[op.symbol.root_reference.data]
             weight.attributes |= {"external": StringAttr("native"), "fqn": op.symbol.root_reference}
-    return LoweredFunction(Outlined(outlined.ctx, module, func, symbols), within=True)
+    return Outlined(outlined.ctx, module, func, symbols)

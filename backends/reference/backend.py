@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
-from etir.backends.api.interface import Artifact, Backend, Outlined
+from etir.backends.api.interface import Artifact, Backend, InsideLowering, Outlined
 from etir.backends.api.patterns import ANY, Condition, Match, Row, operator_of
 from etir.backends.api.patterns import op as node
 from etir.backends.reference.blob import VERSION, read_blob
@@ -92,6 +92,12 @@ class ReferenceBackend(Backend):
         lowered = LoweredFunction(outlined)
         lowered.plan()
         return lowered.artifact()
+
+    def inside(self, outlined: Outlined, options: ReferenceOptions) -> Sequence[InsideLowering]:
+        """The pipeline after the edge level."""
+        from etir.backends.reference.lowered import ORDER, PASSES, PLAN, program_of
+
+        return [InsideLowering(program_of(outlined), f"{PASSES},{ORDER},{PLAN}")]
 
     def kernels(self, blob: bytes | memoryview) -> tuple[str, ...]:
         """The operators of the program inside."""

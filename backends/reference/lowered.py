@@ -59,7 +59,7 @@ class LoweredFunction:
 
     def __init__(self, outlined: Outlined, within: bool = False):
         self.outlined = outlined
-        self.module = _program_of(outlined)
+        self.module = program_of(outlined)
         self._is_within = False
         run_pipeline(EtContext(), self.module, f"{PASSES},{ORDER_WITHIN if within else ORDER}")
 
@@ -178,7 +178,7 @@ class LoweredFunction:
         )
 
 
-def _program_of(outlined: Outlined) -> ModuleOp:
+def program_of(outlined: Outlined) -> ModuleOp:
     """A module of the function as its method ``forward``, with what it refers to."""
     func = outlined.func
     method = FuncOp("forward", func.function_type, func.body.clone())

@@ -14,16 +14,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from etir.backends.api.interface import Outlined
 from etir.backends.api.registry import Delegate, register_dialect
 from etir.dialects.context import EtContext
+from etir.dialects.et.origin import standing_for
 from etir.passes.delegation.attributes import LEGAL, delegate_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
+from etir.passes.infra.rewriting import RewriteLimit
 
 
 @register_pass
@@ -36,13 +38,22 @@ class LegalizeDelegatesPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1106 for what a backend claimed and cannot express, and what backends raise themselves."""
-        for delegate, outlined in outlined_functions(ctx, module):
-            if LEGAL in outlined.func.attributes or (self.only and delegate.name not in self.only):
-                continue
-            if delegate.backend.dialect_name:
-                register_dialect(ctx, delegate.backend.dialect_name)
-            delegate.backend.legalize(outlined, delegate.options)
-            outlined.func.attributes[LEGAL] = UnitAttr()
+        limit = ctx.attachments.get(RewriteLimit)
+        ctx.attachments.set(RewriteLimit, None)  # half a function is in no dialect: it is all of one or nothing
+        try:
+            for delegate, outlined in outlined_functions(ctx, module):
+                if LEGAL in outlined.func.attributes or (self.only and delegate.name not in self.only):
+                    continue
+                if limit is not None and limit.left <= 0:
+                    break
+                if delegate.backend.dialect_name:
+                    register_dialect(ctx, delegate.backend.dialect_name)
+                delegate.backend.legalize(outlined, delegate.options)
+                outlined.func.attributes[LEGAL] = UnitAttr()
+                if limit is not None:
+                    limit.count_function(outlined.name, standing_for(UnknownLoc(), outlined.func.walk()))
+        finally:
+            ctx.attachments.set(RewriteLimit, limit)
 
 
 def outlined_functions(ctx: EtContext, module: ModuleOp) -> list[tuple[Delegate, Outlined]]:

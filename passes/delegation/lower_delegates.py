@@ -44,6 +44,7 @@ from etir.passes.delegation.legalize_delegates import outlined_functions
 from etir.passes.delegation.owned import SHARED
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
+from etir.passes.infra.rewriting import RewriteLimit
 
 MEMORY = "memory"
 """Attribute of ``et.delegate``: bytes of method memory on 64-bit and on 32-bit machines, and of temporary memory."""
@@ -80,6 +81,9 @@ class LowerDelegatesPass(Pass):
                 found.append((delegate, outlined))
             else:
                 Rewriter.erase_op(outlined.func)
+        limit = ctx.attachments.get(RewriteLimit)
+        if limit is not None:
+            found = found[: max(limit.left, 0)]
         for (delegate, outlined), artifact in zip(found, _artifacts(found, called), strict=True):
             for state in _shared_states(outlined):
                 first, made = holders.setdefault(state, (outlined.name, artifact))
@@ -112,6 +116,8 @@ class LowerDelegatesPass(Pass):
             made_op.location = place
             Rewriter.insert_op(made_op, point)
             Rewriter.erase_op(outlined.func)
+            if limit is not None:
+                limit.count_function(outlined.name, place)
         if called:
             _drop_unused(module)
 

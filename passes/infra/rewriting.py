@@ -112,6 +112,14 @@ class RewriteLimit:
     """The last rewrite that was done: the pattern, and the operation."""
     place: SourceLocation | None = None
     """Where that operation is in the source."""
+    function: str = ""
+    """The symbol, where a whole function was rewritten."""
+
+    def count_function(self, symbol: str, location: LocationAttr) -> None:
+        """A pass that takes functions one by one, whose parts mean nothing alone, has taken one more."""
+        self.left -= 1
+        if not self.left:
+            self.place, self.last, self.function = source_location(location), f"delegate @{symbol}", symbol
 
     def count(self, pattern: Pattern, op_name: str, location: LocationAttr) -> None:
         """One more was done."""
