@@ -41,7 +41,7 @@ E1407 = define(
 E1420 = define(
     "E1420",
     "there is no page of such a file",
-    "pass a trace (et-compile --trace), a .pte file or an ETRecord; profiles, values and compare results are options",
+    "pass a trace (et-compile --trace) or a .pte file; ETRecords, profiles, values and compare results are options",
 )
 E1421 = define(
     "E1421",

@@ -16,6 +16,8 @@ from etir.devtools.errors import E1401, E1403
 from etir.diagnostics import SourceLocation
 
 DATE = (1980, 1, 1, 0, 0, 0)
+ETRECORD = "ETRECORD_V0"
+"""The entry that says of a zip file that it is an ETRecord."""
 MAX_ENTRIES = 4096
 MAX_BYTES = 2 << 30
 """Of one entry and of all together, unpacked."""
@@ -51,6 +53,12 @@ class Container:
         self._sizes: dict[str, int] = {}
         if len(infos) > MAX_ENTRIES:
             raise E1401.error(f"it has {len(infos)} entries, a trace has up to {MAX_ENTRIES}", SourceLocation(name))
+        if any(info.filename == ETRECORD for info in infos):
+            raise E1401.error(
+                "it is an ETRecord, which goes with a program",
+                SourceLocation(name),
+                help=f"pass the .pte file, and this one with --record {name}",
+            )
         for info in infos:
             if _NAME.fullmatch(info.filename) is None or info.filename in self._sizes:
                 raise E1401.error(f"its entry {info.filename!r} is none of a trace", SourceLocation(name))

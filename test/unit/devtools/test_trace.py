@@ -243,6 +243,12 @@ def test_bad_files_are_errors() -> None:
         assert raised.value.diagnostics[0].id.id == expected, (data[:40], raised.value)
 
 
+def test_an_etrecord_by_itself_says_where_it_goes() -> None:
+    with pytest.raises(EtirError, match="E1401.*ETRecord") as raised:
+        Trace(pack({"ETRECORD_V0": "", "debug_handle_map": "{}"}), "m.etrecord")
+    assert "pass the .pte file, and this one with --record m.etrecord" in str(raised.value)
+
+
 def test_a_damaged_entry_is_an_error() -> None:
     trace = trace_of("cond")
     start = trace.data.index(b"levels/0-aten.mlir") + 60
