@@ -6,10 +6,10 @@
 // where s and z are those of the row by the formula of quantized_decomposed::choose_qparams_per_token_asymmetric, and
 // q = clamp(rint(x * (1/s) + z)) as quantize_per_token has it. Weights are packed (tile.h); the bias of int8_linear has
 // -(128 + z) times the sum of a column's weights in it, z the zero point of the input.
+#include "kernels/integer/dequantize.h"
 #include "kernels/integer/linear.gen.h"
 #include "kernels/integer/product.h"
 #include "kernels/integer/requantize.h"
-#include "kernels/integer/row_scale.h"
 
 namespace etir {
 namespace {
@@ -36,22 +36,6 @@ bool begin(KernelContext& ctx, const Tensor& input, int64_t columns, Tensor& out
   sizes[input.rank - 1] = columns;
   if (*depth > kMostDepth) return ctx.fail(Check::KernelShape, input, *depth), false;
   return ctx.resize(out, sizes, input.rank) && check_rows(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
-}
-
-/// A row of sums of int8_dynamic_linear as float32 numbers.
-void dequantize(const int32_t* __restrict sums, RowScale row, const int32_t* __restrict column_sums,
-                const float* __restrict scales, const float* __restrict bias, int count, float* __restrict to) {
-  const uint32_t point = static_cast<uint32_t>(row.zero_point + 128);
-  const auto value = [&](int c) {
-    const uint32_t more = point * static_cast<uint32_t>(column_sums[c]);
-    const int32_t sum = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) - more);
-    return static_cast<float>(sum) * (row.scale * scales[c]);
-  };
-  if (bias == nullptr) {
-    for (int c = 0; c < count; ++c) to[c] = value(c);
-  } else {
-    for (int c = 0; c < count; ++c) to[c] = value(c) + bias[c];
-  }
 }
 
 }  // namespace
@@ -102,17 +86,14 @@ void int8_dynamic_linear_out(KernelContext& ctx, const Tensor& input, const Tens
       std::memset(numbers + r * row_bytes + depth, 0, static_cast<size_t>(row_bytes - depth));
     }
   });
-  const int32_t* column_sum = column_sums.ptr<int32_t>();
-  const float* scale = scales.ptr<float>();
-  const float* addend = bias == nullptr ? nullptr : bias->ptr<float>();
+  const bool vnni = use_vnni();
+  const ColumnTerms terms = {column_sums.ptr<int32_t>(), scales.ptr<float>(),
+                             bias == nullptr ? nullptr : bias->ptr<float>()};
+  float* to = out.ptr<float>();
   multiply(ctx, MatrixRows{numbers, rows, row_bytes}, Weights{weight.ptr<int8_t>(), columns, row_bytes},
            [&](const Block& block) {
-             const int64_t column = block.column;
-             for (int r = 0; r < block.rows; ++r) {
-               dequantize(block.row_sums(r), row_scales[block.row + r], column_sum + column, scale + column,
-                          addend == nullptr ? nullptr : addend + column, block.columns,
-                          out.ptr<float>() + (block.row + r) * columns + column);
-             }
+             dequantize(vnni, block, row_scales + block.row, terms.from(block.column),
+                        to + block.row * columns + block.column, columns);
            });
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/util/vnni.h"
+
 namespace etir::integer {
 
 /// What a row is quantized with.
@@ -13,12 +15,17 @@ struct RowScale {
   int32_t zero_point;
 };
 
-/// Chooses scale and zero point of `n` numbers. A row with a number that is not finite has the scale NaN, so that its
-/// results are NaN, as those of the separate operators are; other rows have their own.
-inline RowScale choose_scale(const float* x, int64_t n) {
+namespace detail {
+
+/// The least and the greatest of some numbers and 0, and what is not finite among them: 0, or NaN.
+struct Extent {
+  float least, most, odd;
+};
+
+inline Extent extent_of(const float* x, int64_t n) {
   // Several chains of comparisons.
   constexpr int kLanes = 16;
-  float low[kLanes] = {}, high[kLanes] = {}, odd[kLanes] = {};  // odd: 0, or NaN where something is not finite
+  float low[kLanes] = {}, high[kLanes] = {}, odd[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     for (int k = 0; k < kLanes; ++k) {
@@ -32,12 +39,77 @@ inline RowScale choose_scale(const float* x, int64_t n) {
     low[0] = x[i] < low[0] ? x[i] : low[0];
     high[0] = x[i] > high[0] ? x[i] : high[0];
   }
-  float least = low[0], most = high[0];
+  Extent all = {low[0], high[0], odd[0]};
   for (int k = 1; k < kLanes; ++k) {
-    odd[0] += odd[k];
-    least = low[k] < least ? low[k] : least;
-    most = high[k] > most ? high[k] : most;
+    all.odd += odd[k];
+    all.least = low[k] < all.least ? low[k] : all.least;
+    all.most = high[k] > all.most ? high[k] : all.most;
   }
+  return all;
+}
+
+#if defined(ETIR_VNNI)
+/// Without masks, GCC 12 warns of its own headers. min and max give their second operand where one is NaN.
+ETIR_VNNI inline Extent extent_avx512(const float* x, int64_t n) {
+  constexpr int kChains = 4, kLanes = 16;
+  constexpr __mmask16 kAll = 0xffff;
+  const __m512 zero = _mm512_setzero_ps();
+  __m512 low[kChains] = {zero, zero, zero, zero}, high[kChains] = {zero, zero, zero, zero};
+  __m512 odd[kChains] = {zero, zero, zero, zero};
+  const auto add = [&](int chain, __m512 numbers) ETIR_VNNI {
+    odd[chain] = _mm512_fmadd_ps(numbers, zero, odd[chain]);
+    low[chain] = _mm512_maskz_min_ps(kAll, numbers, low[chain]);
+    high[chain] = _mm512_maskz_max_ps(kAll, numbers, high[chain]);
+  };
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+    add(0, _mm512_loadu_ps(x + i)), add(1, _mm512_loadu_ps(x + i + kLanes));
+    add(2, _mm512_loadu_ps(x + i + 2 * kLanes)), add(3, _mm512_loadu_ps(x + i + 3 * kLanes));
+  }
+  for (; i < n; i += kLanes) {
+    const __mmask16 some = n - i >= kLanes ? kAll : static_cast<__mmask16>((1u << (n - i)) - 1u);
+    add(0, _mm512_maskz_loadu_ps(some, x + i));
+  }
+  for (int c = 1; c < kChains; ++c) {
+    odd[0] = _mm512_add_ps(odd[0], odd[c]);
+    low[0] = _mm512_maskz_min_ps(kAll, low[0], low[c]), high[0] = _mm512_maskz_max_ps(kAll, high[0], high[c]);
+  }
+  alignas(64) float lows[kLanes], highs[kLanes], odds[kLanes];
+  _mm512_store_ps(lows, low[0]), _mm512_store_ps(highs, high[0]), _mm512_store_ps(odds, odd[0]);
+  Extent all = {lows[0], highs[0], odds[0]};
+  for (int k = 1; k < kLanes; ++k) {
+    all.odd += odds[k];
+    all.least = lows[k] < all.least ? lows[k] : all.least, all.most = highs[k] > all.most ? highs[k] : all.most;
+  }
+  return all;
+}
+
+ETIR_VNNI inline void quantize_avx512(const float* x, int64_t n, float inverse, float zero, int8_t* to) {
+  constexpr int kLanes = 16;
+  constexpr __mmask16 kAll = 0xffff;
+  const __m512 low = _mm512_set1_ps(-128), high = _mm512_set1_ps(127);
+  const __m512 by = _mm512_set1_ps(inverse), more = _mm512_set1_ps(zero);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const __mmask16 some = n - i >= kLanes ? kAll : static_cast<__mmask16>((1u << (n - i)) - 1u);
+    const __m512 value = _mm512_add_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, x + i), by), more);
+    const __m512 limited = _mm512_maskz_min_ps(kAll, _mm512_maskz_max_ps(kAll, value, low), high);
+    const __m512i result = _mm512_maskz_cvt_roundps_epi32(kAll, limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm512_mask_cvtepi32_storeu_epi8(to + i, some, result);
+  }
+}
+#endif
+
+}  // namespace detail
+
+/// Chooses scale and zero point of `n` numbers. A row with a number that is not finite has the scale NaN, so that its
+/// results are NaN, as those of the separate operators are; other rows have their own.
+inline RowScale choose_scale(const float* x, int64_t n) {
+#if defined(ETIR_VNNI)
+  const detail::Extent extent = has_vnni() ? detail::extent_avx512(x, n) : detail::extent_of(x, n);
+#else
+  const detail::Extent extent = detail::extent_of(x, n);
+#endif
+  const float least = extent.least, most = extent.most;
   constexpr float kLow = -128, kHigh = 127, kEps = std::numeric_limits<float>::epsilon();
   float scale = (most - least) / (kHigh - kLow);
   scale = scale < kEps ? kEps : scale;
@@ -46,11 +118,14 @@ inline RowScale choose_scale(const float* x, int64_t n) {
   float point = (kLow + down) + (kHigh + up) > 0 ? kLow - down : kHigh - up;
   point = !(point > kLow) ? kLow : point < kHigh ? point : kHigh;
   const float zero = std::nearbyint(point);
-  return {scale + odd[0], static_cast<int32_t>(zero)};
+  return {scale + extent.odd, static_cast<int32_t>(zero)};
 }
 
 /// clamp(rint(x * inverse + zero)), half to even; NaN becomes the least number.
 inline void quantize(const float* x, int64_t n, float inverse, float zero, int8_t* to) {
+#if defined(ETIR_VNNI)
+  if (has_vnni()) return detail::quantize_avx512(x, n, inverse, zero, to);
+#endif
   constexpr float kLow = -128, kHigh = 127;
   // Adding 1.5 * 2^23 rounds a number of this size to an integer.
   constexpr float kShift = 12582912.0f;
