@@ -12,15 +12,15 @@ namespace etir {
 void gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
   using arg = arguments::gelu_out;
   if (approximate == "tanh") {
-    unary<kFloats>(ctx, self, out, [](auto x) {
-      using T = decltype(x);
-      return T(0.5) * x * (T(1) + vtanh(gelu_tanh_argument(x)));
-    });
+    unary<kFloats>(ctx, self, out, Wide{[](auto x) {
+                     using T = decltype(x);
+                     return T(0.5) * x * (T(1) + vtanh(gelu_tanh_argument(x)));
+                   }});
   } else if (approximate == "none") {
-    unary<kFloats>(ctx, self, out, [](auto x) {
-      using T = decltype(x);
-      return T(0.5) * x * (T(1) + verf(x * static_cast<T>(kSqrtHalf)));
-    });
+    unary<kFloats>(ctx, self, out, Wide{[](auto x) {
+                     using T = decltype(x);
+                     return T(0.5) * x * (T(1) + verf(x * static_cast<T>(kSqrtHalf)));
+                   }});
   } else {
     ctx.fail(Check::KernelArgument, arg::approximate, static_cast<int64_t>(approximate.size));
   }

@@ -4,6 +4,7 @@
 // with the rounded reciprocal; per token the zero point is added before rounding. A NaN becomes quant_min.
 #include "kernels/quantized/affine.h"
 #include "kernels/quantized/quantize.gen.h"
+#include "kernels/util/wide.h"
 
 namespace etir {
 namespace {
@@ -42,6 +43,25 @@ struct Quantizer {
       to[i] = static_cast<int32_t>(round_small(value)) + after;
     }
   }
+#if ETIR_WIDE
+  /// The same from memory to int8 numbers. max gives its second operand where one is NaN.
+  ETIR_AVX512 void to_bytes(const float* from, int8_t* to, int64_t n) const {
+    constexpr int64_t kLanes = 16;
+    constexpr __mmask16 kAll = 0xffff;
+    const __m512 by = _mm512_set1_ps(static_cast<float>(inverse));
+    const __m512 least = _mm512_set1_ps(static_cast<float>(low - zero_point));
+    const __m512 most = _mm512_set1_ps(static_cast<float>(high - zero_point));
+    const __m512i after = _mm512_set1_epi32(static_cast<int32_t>(zero_point));
+    for (int64_t i = 0; i < n; i += kLanes) {
+      const __mmask16 some = n - i >= kLanes ? kAll : static_cast<__mmask16>((1u << (n - i)) - 1u);
+      const __m512 value = _mm512_maskz_mul_ps(kAll, _mm512_maskz_loadu_ps(some, from + i), by);
+      const __m512 limited = _mm512_maskz_min_ps(kAll, _mm512_maskz_max_ps(kAll, value, least), most);
+      const __m512i whole =
+          _mm512_maskz_cvt_roundps_epi32(kAll, limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+      _mm512_mask_cvtepi32_storeu_epi8(to + i, some, _mm512_add_epi32(whole, after));
+    }
+  }
+#endif
   void wide(const float* from, int32_t* to, int64_t n) const {
     const double offset = static_cast<double>(zero_point);
     const double least = static_cast<double>(low), most = static_cast<double>(high);
@@ -93,6 +113,10 @@ void quantize(KernelContext& ctx, const Runs& runs, const Tensor& input, const P
   }
   if (!same_order(input, out)) return ctx.fail(Check::KernelDimOrder, out);
   if (input.numel() == 0) return;
+#if ETIR_WIDE
+  const bool to_bytes =
+      input.dtype == ScalarType::Float && out.dtype == ScalarType::Char && !zero_point_first && has_avx512();
+#endif
   // Long runs are cut so that threads share even a single one.
   constexpr int64_t kPiece = 4096;
   const int64_t pieces = (runs.inner + kPiece - 1) / kPiece;
@@ -105,6 +129,13 @@ void quantize(KernelContext& ctx, const Runs& runs, const Tensor& input, const P
           quantizer.zero_point = parameters.zero_point_at(channel);
           const bool small = quantizer.is_small();
           const int64_t last = min64(runs.inner, start + kPiece);
+#if ETIR_WIDE
+          if (to_bytes && small) {
+            const int64_t at = row * runs.inner + start;
+            quantizer.to_bytes(input.ptr<float>() + at, out.ptr<int8_t>() + at, last - start);
+            continue;
+          }
+#endif
           for (int64_t i = start; i < last; i += kBlock) {
             float values[kBlock];
             int32_t results[kBlock];

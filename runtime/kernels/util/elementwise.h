@@ -23,6 +23,7 @@
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
 #include "kernels/util/promote.h"
+#include "kernels/util/wide.h"
 
 namespace etir {
 
@@ -144,6 +145,10 @@ constexpr ResultKind result_kind() {
 template <typename F, typename R, typename A>
 void apply_block(const F& f, R* __restrict__ out, int64_t n, const A* __restrict__ a) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a[i]);
+}
+template <typename F>
+void apply_block(const Wide<F>& f, float* __restrict__ out, int64_t n, const float* __restrict__ a) {
+  apply_wide(f, out, n, a);
 }
 template <typename F, typename R, typename A, typename B>
 void apply_block(const F& f, R* __restrict__ out, int64_t n, const A* __restrict__ a, const B* __restrict__ b) {

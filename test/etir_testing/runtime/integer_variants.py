@@ -18,12 +18,18 @@ VARIANTS = {
 """Flags of the compiler that make each variant of the inner loops."""
 
 _FLAGS = {"avx2": "avx2", "vnni": "avx512_vnni", "amx": "amx_int8"}
-_BESIDES = ("etir::int4_group_linear.out", "etir::int8_group_linear.out")
+_BESIDES = (
+    "aten::gelu.out",
+    "etir::int4_group_linear.out",
+    "etir::int8_group_linear.out",
+    "quantized_decomposed::quantize_per_tensor.out",
+)
 
 
 def integer_kernels(variant: str) -> Kernels:
-    """The kernels of family ``integer``, and those of float32 that read the same weights. Skips the test where the
-    processor has no such instructions.
+    """The kernels of family ``integer``, those of float32 that read the same weights, and some on float32 numbers that
+    have vectors of 512 bits (``kernels/util/wide.h``) in the same variants. Skips the test where the processor has no
+    such instructions.
     """
     flags = VARIANTS[variant]
     if not flags:
