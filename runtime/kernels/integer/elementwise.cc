@@ -8,6 +8,7 @@
 // The sum is in fixed point: its two factors have about twenty bits, and one rounding, half up, ends it.
 #include "kernels/integer/elementwise.gen.h"
 #include "kernels/integer/requantize.h"
+#include "kernels/integer/sum.h"
 
 namespace etir {
 namespace {
@@ -29,19 +30,6 @@ bool begin(KernelContext& ctx, const Tensor& a, const Tensor& b, Tensor& out) {
 constexpr int64_t kGrain = 16384;
 
 // Loops stand outside of the functions that threads run: the compiler has to know that results overlap nothing.
-
-struct Sum {
-  int32_t a, b, more, least, most, zero_point;
-  int shift;
-};
-void add_run(const int8_t* __restrict x, const int8_t* __restrict y, int64_t count, Sum s, int8_t* __restrict to) {
-  for (int64_t i = 0; i < count; ++i) {
-    int32_t value = (x[i] * s.a + y[i] * s.b + s.more) >> s.shift;
-    value = value > s.least ? value : s.least;
-    value = value < s.most ? value : s.most;
-    to[i] = static_cast<int8_t>(value + s.zero_point);
-  }
-}
 
 void mul_run(const int8_t* __restrict x, const int8_t* __restrict y, int64_t count, int32_t za, int32_t zb,
              float factor, Output out, int8_t* __restrict to) {
@@ -79,15 +67,16 @@ void int8_add_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t 
   if (shift < 1 || shift > 28) return ctx.fail(Check::KernelArgument, arg::shift, shift);
   if (!read_output(ctx, zero_point, low, high, arg::zero_point, &output) || !begin(ctx, a, b, out)) return;
   const int bits = static_cast<int>(shift);
-  const Sum sum = {static_cast<int32_t>(a_multiplier),
-                   static_cast<int32_t>(b_multiplier),
-                   static_cast<int32_t>(bias) + (1 << (bits - 1)),
-                   output.low - output.zero_point,
-                   output.high - output.zero_point,
-                   output.zero_point,
-                   bits};
+  const FixedSum sum = {static_cast<int32_t>(a_multiplier),
+                        static_cast<int32_t>(b_multiplier),
+                        static_cast<int32_t>(bias) + (1 << (bits - 1)),
+                        output.low - output.zero_point,
+                        output.high - output.zero_point,
+                        output.zero_point,
+                        bits};
+  const bool vnni = use_vnni();
   ctx.parallel_for(a.numel(), kGrain, [&](int64_t first, int64_t last) {
-    add_run(a.ptr<int8_t>() + first, b.ptr<int8_t>() + first, last - first, sum, out.ptr<int8_t>() + first);
+    add_run(vnni, a.ptr<int8_t>() + first, b.ptr<int8_t>() + first, last - first, sum, out.ptr<int8_t>() + first);
   });
 }
 

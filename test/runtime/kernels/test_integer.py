@@ -262,27 +262,30 @@ def test_softmax(kernels: Kernels, shape: tuple[int, ...]) -> None:
             assert np.abs((found + 128.0) - np.minimum(wanted * 256, 255)).max(initial=0) <= 0.51
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (7, 33), (2, 5, 3, 3)])
+@pytest.mark.parametrize("shape", [(0,), (1,), (64,), (7, 33), (2, 5, 3, 3)])
 def test_elementwise(kernels: Kernels, shape: tuple[int, ...]) -> None:
     for hostile in (False, True):
         n = Numbers(len(shape), hostile)
         a, b = n.int8(*shape), n.int8(*shape)
-        for multipliers in ((1 << 20, 777777), (-(1 << 21), 1 << 21), (0, 1)):
+        for multipliers in ((1 << 20, 777777), (-(1 << 21), 1 << 21), (0, 1), (-1, -32769), (32767, 32768)):
             check(kernels, "int8_add", [a, b, *multipliers, int(n.random.integers(-(1 << 30), 1 << 30)), 20, *n.ends()])
         for factor in (0.01, 0.5, 300.0, 1e-30):
             check(kernels, "int8_mul", [a, b, *n.random.integers(-128, 128, 2).tolist(), factor, *n.ends()])
         check(kernels, "int8_lookup", [a, n.int8(256)])
 
 
-def test_max_pool(kernels: Kernels) -> None:
+@pytest.mark.parametrize("channels", [1, 37, 224])
+def test_max_pool(kernels: Kernels, channels: int) -> None:
     n = Numbers(3, False)
     windows: list[Any] = [
         ([3, 3], [2, 2], [1, 1], [1, 1]),
         ([2, 1], [1, 3], [1, 0], [1, 2]),
         ([5, 5], [1, 1], [2, 2], [2, 2]),
+        # Windows without a tap in the image.
+        ([2, 2], [3, 3], [1, 1], [5, 7]),
     ]
     for window in windows:
-        check(kernels, "int8_max_pool2d", [n.int8(2, 37, 9, 8), *window], image=True)
+        check(kernels, "int8_max_pool2d", [n.int8(2, channels, 9, 8), *window], image=True)
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 3, 3), (2, 300, 7, 7), (1, 4, 1, 1), (0, 4, 3, 3)])
