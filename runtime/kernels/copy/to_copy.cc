@@ -4,13 +4,24 @@
 #include "kernels/copy/to_copy.gen.h"
 #include "kernels/kernel.h"
 #include "kernels/util/copy.h"
+#include "kernels/util/strided_copy.h"
 
 namespace etir {
 
 namespace {
 
 void copy_to(KernelContext& ctx, const Tensor& from, Tensor& out) {
-  if (ctx.resize_like(out, from)) copy_elements(ctx, out, from);
+  if (!ctx.resize_like(out, from)) return;
+  const size_t element = element_size(from.dtype);
+  if (from.dtype != out.dtype || element == 0 || same_dim_order(from, out) || from.data == out.data) {
+    return copy_elements(ctx, out, from);
+  }
+  if (!has_data(ctx, out) || !has_data(ctx, from)) return;
+  int64_t from_strides[kMaxRank], to_strides[kMaxRank];
+  from.strides(from_strides), out.strides(to_strides);
+  CopyDims dims;
+  for (int d = 0; d < from.rank; ++d) dims.add(from.sizes[d], from_strides[d], to_strides[d]);
+  strided_copy(ctx, dims, from.data, out.data, element);
 }
 
 bool check_same_dtype(KernelContext& ctx, const Tensor& from, const Tensor& out) {

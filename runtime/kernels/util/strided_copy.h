@@ -13,6 +13,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/util/dispatch.h"
+#include "kernels/util/interleave.h"
 
 namespace etir {
 
@@ -171,6 +172,12 @@ inline void transpose_square(const char* source, char* target, int64_t from, int
 template <typename T>
 void copy_tiles(const CopyPlan& plan, const char* source, char* target, int64_t b) {
   const int64_t step = b < kTile<T> ? kLongTile : kTile<T>;
+  if constexpr (sizeof(T) == 1) {
+    if (plan.a == 3 && plan.a_to == 1 && plan.b_from == 1 && plan.b_to == 3) {
+      const int64_t some = interleave_three(source, plan.a_from, target, b);
+      source += some, target += 3 * some, b -= some;
+    }
+  }
   for (int64_t begin = 0; begin < plan.a; begin += step) {
     const int64_t a = plan.a - begin < step ? plan.a - begin : step;
     const char* s = source + begin * plan.a_from;

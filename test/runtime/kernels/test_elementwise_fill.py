@@ -105,6 +105,18 @@ def test_copy_in_place() -> None:
         kernels().call("aten::copy_", [target, torch.ones(1, 3, 4), False])
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float16, torch.float32, torch.complex128])
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 7), (1, 3, 16, 16), (2, 3, 33, 31), (2, 17, 6, 4)])
+def test_images_change_their_dim_order(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    count = 2 * 3 * 33 * 31
+    x = torch.arange(count).remainder(251).sub(120).to(dtype)[: torch.Size(sizes).numel()].reshape(sizes)
+    last = torch.empty(sizes, dtype=dtype).to(memory_format=torch.channels_last)
+    there = run("dim_order_ops::_to_dim_order_copy.out", [x, False, [0, 2, 3, 1]], last)
+    assert torch.equal(there, x) and there.is_contiguous(memory_format=torch.channels_last)
+    back = run("dim_order_ops::_to_dim_order_copy.out", [there, False, [0, 1, 2, 3]], torch.empty_like(x))
+    assert torch.equal(back, x) and back.is_contiguous()
+
+
 def test_dim_orders() -> None:
     x = sample(torch.float32, 2, 3, 4, 5)
     last = torch.empty(2, 3, 4, 5).to(memory_format=torch.channels_last)
