@@ -8,7 +8,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
+#include <string_view>
 
 #include "devtools/etdump_writer.h"
 #include "devtools/recording.h"
@@ -53,6 +56,21 @@ nb::object text_of(StringView text) { return text_of(text.data == nullptr ? "" :
   status.record.check = check;
   if (meta != nullptr) status.method = std::string(meta->name().data, meta->name().size);
   raise(status);
+}
+
+/// Whether a program has kernels that read packed weights by lines of the cache.
+bool reads_lines(const etir::Program& program) {
+  constexpr std::string_view kReaders[] = {"etir::int8_conv2d", "etir::int8_conv_transpose2d",
+                                           "etir::int8_dynamic_linear", "etir::int8_linear"};
+  for (uint32_t m = 0; m < program.num_methods(); ++m) {
+    const MethodMeta meta = program.method_meta(m);
+    for (uint32_t i = 0; i < meta.num_operators(); ++i) {
+      const StringView name = meta.operator_name(i);
+      const auto* const end = std::end(kReaders);
+      if (std::find(std::begin(kReaders), end, std::string_view(name.data, name.size)) != end) return true;
+    }
+  }
+  return false;
 }
 
 /// The bytes of a file (a str), or of an object with a buffer: used in place when it is read-only and aligned.
@@ -260,7 +278,13 @@ class PythonProgram {
     host::Status status;
     {
       const nb::gil_scoped_release release;
-      module_ = host::Module::load(std::move(bytes), std::move(data), options, &status);
+      module_ = host::Module::load(bytes, data, options, &status);
+      // The file has such weights at the beginnings of lines.
+      const bool in_lines = reinterpret_cast<uintptr_t>(bytes.data) % host::kHostAlignment == 0;
+      if (module_ != nullptr && !in_lines && reads_lines(module_->program())) {
+        const host::Bytes copy = host::copy_bytes(bytes.data, bytes.size);
+        if (copy.data != nullptr) module_ = host::Module::load(copy, std::move(data), options, &status);
+      }
     }
     if (module_ == nullptr) raise(status);
   }
