@@ -13,11 +13,14 @@ from xdsl.dialects.func import FuncOp
 
 import etir
 from etir.backends.api.interface import Artifact, Outlined
+from etir.backends.api.registry import register_dialect
 from etir.backends.native import compile as native
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.tile import WeightOp
+from etir.dialects.context import EtContext
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.et.weights import Blob
+from etir.dialects.text import parse_module
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,15 @@ class Tiled:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The sizes of the weights."""
         return {symbol: array.shape for symbol, array in self.weights.items()}
+
+
+def parsed_function(text: str) -> FuncOp:
+    """The only function of a text of ``tile``. Raises EtirError where it is none."""
+    context = EtContext()
+    register_dialect(context, "tile")
+    (func,) = parse_module(text, context).body.block.ops
+    assert isinstance(func, FuncOp)
+    return func
 
 
 def tiled(outlined: Outlined, family_of: str = "x86-64-v4") -> Tiled:

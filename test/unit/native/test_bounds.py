@@ -16,15 +16,13 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64  # noqa: E402
 from xdsl.dialects.func import FuncOp  # noqa: E402
 from xdsl.dialects.memref import ReinterpretCastOp  # noqa: E402
 
-from etir.backends.api.registry import register_dialect  # noqa: E402
 from etir.backends.native.cpu import cpu  # noqa: E402
 from etir.backends.native.passes.tile_schedule import choose_schedules  # noqa: E402
 from etir.backends.native.passes.verify_tile import problems, verify_function  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
-from etir.dialects.context import EtContext  # noqa: E402
-from etir.dialects.text import parse_module, print_module, source_location  # noqa: E402
+from etir.dialects.text import print_module, source_location  # noqa: E402
 
-from etir_testing.native.functions import Tiled, functions_of  # noqa: E402
+from etir_testing.native.functions import Tiled, functions_of, parsed_function  # noqa: E402
 from etir_testing.native.guarded import Finding, paged, sanitized  # noqa: E402
 from etir_testing.native.images import here, meaning  # noqa: E402
 from etir_testing.native.mutations import of_function, of_text  # noqa: E402
@@ -121,14 +119,10 @@ def test_a_changed_literal_of_the_text_is_refused_or_harmless() -> None:
     text = print_module(ModuleOp([func]))
     counts: Counter[str] = Counter()
     for number, (what, changed) in enumerate(itertools.islice(of_text(text, 0), MANY)):
-        context = EtContext()
-        register_dialect(context, "tile")
         try:
-            module = parse_module(changed, context)
+            parsed = parsed_function(changed)
         except EtirError:
             counts["no text"] += 1
             continue
-        (parsed,) = module.body.block.ops
-        assert isinstance(parsed, FuncOp)
         judged(parsed, what, counts, number % 10 == 0)
     assert counts["no text"] and counts["refused"] and counts["accepted"], counts

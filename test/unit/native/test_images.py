@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects.func import FuncOp
 
-from etir.backends.api.registry import register_dialect
 from etir.backends.native.cc import compiler, shared_object
 from etir.backends.native.cpu import cpu, family_of_host, known, of_family
 from etir.backends.native.image import flat_image
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import print_c
 from etir.diagnostics import EtirError
-from etir.dialects.context import EtContext
-from etir.dialects.text import parse_module
+
+from etir_testing.native.functions import parsed_function
 
 HOST = of_family(family_of_host())[-1]
 EXPORTED = '__attribute__((visibility("default"))) '
@@ -62,11 +61,7 @@ func.func @f(%x: memref<30x20xf32>, %w: memref<1x20x32xf32>, %y: memref<30x32xf3
 
 
 def tiled(schedule: str) -> FuncOp:
-    context = EtContext()
-    register_dialect(context, "tile")
-    (func,) = parse_module(TILED.replace("SCHEDULE", schedule), context).body.block.ops
-    assert isinstance(func, FuncOp)
-    return func
+    return parsed_function(TILED.replace("SCHEDULE", schedule))
 
 
 @pytest.mark.parametrize(
@@ -97,13 +92,9 @@ OVER = TILED.replace("%y: memref", "%e: memref<30x32xf32>, %y: memref").replace(
 @pytest.mark.parametrize(("depth", "rests"), [(20, False), (10, True)])
 def test_sums_that_would_rest_in_an_operand(depth: int, rests: bool) -> None:
     """Where a product is written over an extra operand, no schedule may cut its depth; those that are chosen do not."""
-    context = EtContext()
-    register_dialect(context, "tile")
 
     def over(schedule: str) -> FuncOp:
-        (func,) = parse_module(OVER.replace("SCHEDULE", schedule), context).body.block.ops
-        assert isinstance(func, FuncOp)
-        return func
+        return parsed_function(OVER.replace("SCHEDULE", schedule))
 
     text = f"schedule {{tile = [4, 2], depth = {depth}, rows = 30}}"
     if rests:

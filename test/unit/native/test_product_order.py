@@ -6,21 +6,19 @@ import numpy as np
 import pytest
 from xdsl.dialects.func import FuncOp
 
-from etir.backends.api.registry import register_dialect
 from etir.backends.native.cpu import cpu
 from etir.backends.native.kernels.brgemm_text import ProductText
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.tile import BrgemmOp
-from etir.dialects.context import EtContext
-from etir.dialects.text import parse_module
 
+from etir_testing.native.functions import parsed_function
 from etir_testing.native.images import Code, here
 
 
 def product(m: int, k: int, n: int) -> FuncOp:
     """A function of one product [m, k] times panels of [k, n]."""
     types = f"memref<{m}x{k}xf32>", f"memref<{n // 32}x{k}x32xf32>", f"memref<{m}x{n}xf32>"
-    text = f"""
+    return parsed_function(f"""
 func.func @f(%x: {types[0]}, %w: {types[1]}, %y: {types[2]}) attributes {{native.outputs = 1 : i64}} {{
   tile.brgemm %x, %w, %y() : {", ".join(types)}() {{
   ^bb0(%0: f32):
@@ -28,12 +26,7 @@ func.func @f(%x: {types[0]}, %w: {types[1]}, %y: {types[2]}) attributes {{native
   }}
   func.return
 }}
-"""
-    context = EtContext()
-    register_dialect(context, "tile")
-    (func,) = parse_module(text, context).body.block.ops
-    assert isinstance(func, FuncOp)
-    return func
+""")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from xdsl.dialects.func import FuncOp  # noqa: E402
 
 import etir  # noqa: E402
 import etir.runtime  # noqa: E402
-from etir.backends.api.registry import register_dialect  # noqa: E402
 from etir.backends.native import compile as native  # noqa: E402
 from etir.backends.native.cpu import Cpu, cpu  # noqa: E402
 from etir.backends.native.functions import saved  # noqa: E402
@@ -28,10 +27,9 @@ from etir.backends.native.passes.tile_schedule import choose_schedules  # noqa: 
 from etir.backends.native.passes.verify_tile import problems, verify_function  # noqa: E402
 from etir.backends.native.row_loop import RowsOp  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
-from etir.dialects.context import EtContext  # noqa: E402
-from etir.dialects.text import parse_module, print_module  # noqa: E402
+from etir.dialects.text import print_module  # noqa: E402
 
-from etir_testing.native.functions import Tiled, functions_of  # noqa: E402
+from etir_testing.native.functions import Tiled, functions_of, parsed_function  # noqa: E402
 from etir_testing.native.guarded import Finding, paged, sanitized  # noqa: E402
 from etir_testing.native.images import Code, emulated, here, meaning  # noqa: E402
 from etir_testing.native.mutations import of_text  # noqa: E402
@@ -185,14 +183,11 @@ def test_a_changed_number_is_refused_or_harmless() -> None:
     refused = run = 0
     text = "\n".join(lines[first:])
     for what, changed in itertools.islice(of_text(text, 0), MANY):
-        context = EtContext()
-        register_dialect(context, "tile")
         try:
-            (other,) = parse_module("\n".join([*lines[:first], changed]), context).body.block.ops
+            other = parsed_function("\n".join([*lines[:first], changed]))
         except EtirError:
             refused += 1
             continue
-        assert isinstance(other, FuncOp)
         if problems(other, cpu(name), tiled.shapes, tiled.arena_bytes):
             refused += 1
         else:

@@ -18,7 +18,6 @@ from xdsl.dialects.func import FuncOp  # noqa: E402
 
 import etir  # noqa: E402
 import etir.runtime  # noqa: E402
-from etir.backends.api.registry import register_dialect  # noqa: E402
 from etir.backends.native.blob import IS_BOUND, read_blob, write_blob  # noqa: E402
 from etir.backends.native.cpu import cpu  # noqa: E402
 from etir.backends.native.passes.tile_schedule import choose_schedules  # noqa: E402
@@ -26,12 +25,11 @@ from etir.backends.native.passes.verify_tile import problems  # noqa: E402
 from etir.backends.native.sizes import Size, at_least, most, read_sizes, size  # noqa: E402
 from etir.backends.native.sizes_attr import SizesAttr  # noqa: E402
 from etir.backends.native.view import ViewOp  # noqa: E402
-from etir.dialects.context import EtContext  # noqa: E402
 from etir.dialects.sym.expr import symbol  # noqa: E402
-from etir.dialects.text import parse_module, print_module  # noqa: E402
+from etir.dialects.text import print_module  # noqa: E402
 
 from etir_testing.native.blobs import blobs_of  # noqa: E402
-from etir_testing.native.functions import Tiled, functions_of  # noqa: E402
+from etir_testing.native.functions import Tiled, functions_of, parsed_function  # noqa: E402
 from etir_testing.native.guarded import paged, sanitized  # noqa: E402
 from etir_testing.native.images import Code, emulated, here, meaning  # noqa: E402
 from etir_testing.native.sized import cases  # noqa: E402
@@ -72,21 +70,13 @@ def text_of(func: FuncOp) -> str:
     return print_module(ModuleOp([func.clone()]))
 
 
-def parsed(text: str) -> FuncOp:
-    context = EtContext()
-    register_dialect(context, "tile")
-    (func,) = parse_module(text, context).body.block.ops
-    assert isinstance(func, FuncOp)
-    return func
-
-
 @pytest.mark.parametrize("name", FEW)
 def test_text_is_the_function(name: str) -> None:
     """Text of a scheduled function gives the same function, which the verifier takes."""
     for one in tiled(name):
         func = one.func.clone()
         choose_schedules(func, cpu(here()[-1]))
-        again = parsed(text_of(func))
+        again = parsed_function(text_of(func))
         assert text_of(again) == text_of(func)
         assert problems(again, cpu(here()[-1]), one.shapes, one.arena_bytes) == []
 
@@ -105,8 +95,8 @@ def test_an_access_that_is_outside_for_some_sizes_is_refused() -> None:
     text = text_of(tiled("encoder")[0].func)
     assert "t = 0 to 130" in text
     higher = text.replace("t = 0 to 130", "t = 0 to 131", 1)
-    assert "E1166" in ids(parsed(higher))
-    assert ids(parsed(text.replace("t = 0 to 130", "t = 0 to 99"))) == set()
+    assert "E1166" in ids(parsed_function(higher))
+    assert ids(parsed_function(text.replace("t = 0 to 130", "t = 0 to 99"))) == set()
 
 
 def test_a_size_that_no_input_tells_is_refused() -> None:
@@ -120,8 +110,8 @@ def test_a_size_that_no_input_tells_is_refused() -> None:
       }}
       func.return
     }}"""
-    assert ids(parsed(text)) == {"E1174"}
-    assert ids(parsed(text.replace("[n * m]", "[2 * n + 1]").replace("m = 0 to 4, ", ""))) == set()
+    assert ids(parsed_function(text)) == {"E1174"}
+    assert ids(parsed_function(text.replace("[n * m]", "[2 * n + 1]").replace("m = 0 to 4, ", ""))) == set()
 
 
 def test_linked_code_has_bounds_in_its_contract() -> None:

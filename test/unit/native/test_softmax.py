@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.func import FuncOp
 
-from etir.backends.api.registry import register_dialect
-from etir.dialects.context import EtContext
-from etir.dialects.text import parse_module
-
+from etir_testing.native.functions import parsed_function
 from etir_testing.native.images import Code, here
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -17,17 +14,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def softmax(rows: int, length: int) -> FuncOp:
     type = f"memref<{rows}x{length}xf32>"
-    text = f"""
+    return parsed_function(f"""
 func.func @f(%x: {type}, %y: {type}) attributes {{native.outputs = 1 : i64}} {{
   tile.softmax %x, %y : {type}, {type}
   func.return
 }}
-"""
-    context = EtContext()
-    register_dialect(context, "tile")
-    (func,) = parse_module(text, context).body.block.ops
-    assert isinstance(func, FuncOp)
-    return func
+""")
 
 
 @pytest.mark.parametrize("length", [31, 32, 63, 64, 127, 128, 129, 191, 200, 1500])
