@@ -19,7 +19,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.template import DECLARE, integers, is_light
 from etir.backends.native.sizes import Size, is_known, most
-from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
+from etir.backends.native.tile import BrgemmOp, extent_of, shape_of, strides_of
 
 LINE = 16
 """Floats of a line of a cache."""
@@ -205,22 +205,33 @@ class TileText:
         return [*lines, f"    ahead += {floats};"]
 
     def _fetch_late(self, rows: int, columns: list[Column]) -> list[str]:
-        """Fetch what a tile reads at its end: elements of the extra operands, and sums of the slices before."""
+        """Fetch what a tile reads at its end: elements of the extra operands, and sums of the slices before. So are
+        lines of c that are only written, where they are not in the second cache.
+        """
         if self.cpu.l2 == 0 or self.crosses:
             return []
-        late = [(f"e{x}", e, "") for x, e in enumerate(self.op.extra) if self.extra[x][0] and self.extra[x][1]]
-        if self.is_sliced:
-            late.append(("c", self.op.c, "if (!first) "))
+        late = [(f"e{x}", e, "", 0) for x, e in enumerate(self.op.extra) if self.extra[x][0] and self.extra[x][1]]
+        if self._is_far():
+            late.append(("c", self.op.c, "", 1))
+        elif self.is_sliced:
+            late.append(("c", self.op.c, "if (!first) ", 0))
         out: list[str] = []
-        for name, operand, condition in late:
+        for name, operand, condition, writes in late:
             lines = [
-                f"__builtin_prefetch({name} + {_sum(self._at(operand, i), column[0])}, 0, 3);"
+                f"__builtin_prefetch({name} + {_sum(self._at(operand, i), column[0])}, {writes}, 3);"
                 for i in range(rows)
                 for column in columns
                 if column[0] % LINE == 0
             ]
             out += [f"  {condition}{{", *(f"    {line}" for line in lines), "  }"]
         return out
+
+    def _is_far(self) -> bool:
+        """Whether c is too large for the second cache, and its memory no operand's: stores would wait for its lines.
+        With other than the widest vectors a tile writes few of them.
+        """
+        bytes_ = 4 * most(extent_of(self.op.c.type))
+        return self.cpu.vector >= WIDEST and self.op.over is None and bytes_ > self.cpu.l2 // 2
 
     def _run(self, counts: Sequence[int]) -> int:
         """How many loops of taps are around a run of products, after which its sums are added to the others: as few as

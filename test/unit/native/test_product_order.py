@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from xdsl.dialects.func import FuncOp
@@ -9,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 from etir.backends.native.cpu import cpu
 from etir.backends.native.kernels.brgemm_text import ProductText
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.print_c import print_c
 from etir.backends.native.tile import BrgemmOp
 
 from etir_testing.native.functions import parsed_function
@@ -45,6 +48,22 @@ def test_what_is_read_least(name: str, size: tuple[int, int, int], panels_first:
     choose_schedules(func, cpu(name))
     (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
     assert ProductText(op, cpu(name)).panels_outermost() == panels_first
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "is_fetched"),
+    [
+        ("x86-64-v4", (1500, 384, 1536), True),
+        ("x86-64-v4", (197, 768, 512), False),  # stays in the second cache
+        ("x86-64-v3", (1500, 384, 1536), False),
+    ],
+)
+def test_lines_that_are_only_written(name: str, size: tuple[int, int, int], is_fetched: bool) -> None:
+    """They are fetched while a tile is summed where they are not in the second cache."""
+    func = product(*size)
+    choose_schedules(func, cpu(name))
+    text = print_c(func, cpu(name)).text
+    assert bool(re.search(r"__builtin_prefetch\(c \+ \d+, 1, 3\)", text)) == is_fetched
 
 
 @pytest.mark.skipif("x86-64-v4" not in here(), reason="needs AVX-512")
