@@ -54,7 +54,7 @@ template <typename F>
 }
 #if ETIR_WIDE
 template <typename F>
-ETIR_AVX512 [[gnu::flatten]] void apply_avx512(const F& f, float* __restrict out, int64_t n,
+[[gnu::flatten]] ETIR_AVX512 void apply_avx512(const F& f, float* __restrict out, int64_t n,
                                                const float* __restrict a) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a[i]);
 }
