@@ -345,3 +345,38 @@ def softmax(
     bits = _SUM_BITS - headroom + 23
     shares = _halved(_product(scales, powers), np.minimum(bits, 31)) * (counts & (bits <= 31))
     return np.clip(shares - 128, -128, 127).astype(np.int8)
+
+
+@op("cortex_m.minimum.default")
+def minimum(self: Array, other: Array) -> Array:
+    return np.minimum(self, other)
+
+
+@op("cortex_m.maximum.default")
+def maximum(self: Array, other: Array) -> Array:
+    return np.maximum(self, other)
+
+
+@op("cortex_m.transpose.default")
+def transpose(input: Array, perm: Sequence[int]) -> Array:
+    return np.ascontiguousarray(input.transpose(perm))
+
+
+def _is_channels_last(image: Array) -> bool:
+    """As ExecuTorch says it: of images of one channel or one pixel, too, wherever their channels are."""
+    if image.ndim != 4:
+        return False
+    if image.shape[1] == 1 or image.shape[2:] == (1, 1):
+        return True
+    return sorted(range(4), key=lambda dim: -image.strides[dim])[:2] == [0, 2]
+
+
+@op("cortex_m.pad.default")
+def pad(input: Array, pre_pad: Sequence[int], post_pad: Sequence[int], pad_value: int) -> Array:
+    """Four numbers each, for the last dims; of images with their channels last in the order of the memory."""
+    last = _is_channels_last(input)
+    places = (0, 3, 1, 2) if last else range(4 - input.ndim, 4)
+    found = np.pad(input, [(pre_pad[at], post_pad[at]) for at in places], constant_values=pad_value)
+    if not last:
+        return found
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(found, 1, -1)), -1, 1)

@@ -60,10 +60,14 @@ def check(kernels: Kernels, name: str, arguments: list[Any], has_reference: bool
     if has_reference:
         np.testing.assert_array_equal(wanted, getattr(torch.ops.cortex_m, name).default(*arguments).numpy())
     like = torch.from_numpy(np.zeros_like(wanted, order="C"))
-    if "2d" in name:
+    if "2d" in name or (name == "pad" and is_last(arguments[0])):
         like = like.to(memory_format=LAST)
     (found,) = kernels.call(f"cortex_m::{name}.out", arguments, [like])
     np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+def is_last(image: torch.Tensor) -> bool:
+    return image.ndim == 4 and image.is_contiguous(memory_format=LAST)
 
 
 SCRATCH = torch.zeros(64, dtype=torch.uint8)
@@ -83,6 +87,61 @@ def test_elementwise(kernels: Kernels, shape: tuple[int, ...]) -> None:
         point, range_ = n.point(), [-128, 127, torch.int8]
         check(kernels, "quantize_per_tensor", [x, 0.07, point, *range_])
         check(kernels, "dequantize_per_tensor", [a, 0.07, point, *range_])
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((), ()), ((7,), (7,)), ((2, 3, 40), (3, 1)), ((2, 3, 4, 5), (1,)), ((1, 4, 1), (3, 1, 2)), ((0, 3), (3,))],
+)
+def test_the_less_and_the_greater(kernels: Kernels, a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    n = Numbers(len(a))
+    for name in ("minimum", "maximum"):
+        check(kernels, name, [n.int8(*a), n.int8(*b)])
+        with pytest.raises(KernelFailure, match="KernelDtype"):
+            kernels.call(f"cortex_m::{name}.out", [n.int8(3).float(), n.int8(3)], [n.int8(3)])
+
+
+@pytest.mark.parametrize(
+    ("shape", "perm"),
+    [
+        ((5,), (0,)),
+        ((3, 40), (1, 0)),
+        ((2, 3, 17), (2, 0, 1)),
+        ((2, 3, 16, 20), (0, 2, 3, 1)),
+        ((2, 20, 5, 3), (3, 0, 2, 1)),
+    ],
+)
+def test_transposes(kernels: Kernels, shape: tuple[int, ...], perm: tuple[int, ...]) -> None:
+    n = Numbers(len(shape))
+    check(kernels, "transpose", [n.int8(*shape), list(perm)])
+    if len(shape) == 4:
+        check(kernels, "transpose", [n.image(*shape), list(perm)])
+    for wrong in ([*perm[1:], perm[1 % len(perm)], 0], [len(shape), *perm[1:]]):
+        with pytest.raises(KernelFailure, match="KernelArgument"):
+            kernels.call("cortex_m::transpose.out", [n.int8(*shape), wrong], [n.int8(*shape)])
+
+
+@pytest.mark.parametrize(
+    ("shape", "before", "after"),
+    [
+        ((5,), [0, 0, 0, 2], [0, 0, 0, 1]),
+        ((2, 3), [0, 0, 1, 0], [0, 0, 0, 3]),
+        ((2, 3, 4), [0, 1, 2, 3], [0, 0, 0, 0]),
+        ((2, 3, 4, 5), [1, 2, 3, 4], [4, 0, 1, 2]),
+        ((1, 1, 4, 5), [0, 1, 2, 0], [0, 2, 1, 0]),
+        ((2, 8, 1, 1), [0, 1, 1, 3], [0, 1, 1, 0]),
+        ((1, 3, 4, 5), [0, 0, 0, 0], [0, 0, 0, 0]),
+    ],
+)
+def test_padding(kernels: Kernels, shape: tuple[int, ...], before: list[int], after: list[int]) -> None:
+    n = Numbers(len(shape))
+    for image in (False, True) if len(shape) == 4 else (False,):
+        check(kernels, "pad", [n.image(*shape) if image else n.int8(*shape), before, after, n.point()])
+    for index, wrong in ((1, [0, 0, 0, -1]), (2, [0, 0, 0]), (3, 128)):
+        arguments = [n.int8(*shape), before, after, 0]
+        arguments[index] = wrong
+        with pytest.raises(KernelFailure, match="KernelArgument"):
+            kernels.call("cortex_m::pad.out", arguments, [n.int8(*shape)])
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 1, 1), (3, 40, 17), (2, 301, 5)])
