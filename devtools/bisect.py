@@ -130,7 +130,7 @@ def _behind_machine_code(
 ) -> Found | None:
     """What is wrong in delegates whose code the interpreter does not run."""
     number = next((n for n, p in enumerate(passes) if p.name == LowerDelegatesPass.name), None)
-    if number is None:
+    if number is None or not isinstance(check, SameNumbers):
         return None
     before = prefixes.at(number)
     functions = [outlined.name for _, outlined in outlined_functions(ctx.clone(), before)]

@@ -23,7 +23,7 @@ from etir.devtools.profile.sums import NO_LINE, Group, Sums, percentile
 from etir.devtools.trace.open import open_trace
 from etir.devtools.trace.read import Trace
 from etir.diagnostics import SourceLocation
-from etir.emit.debug_file import of_program
+from etir.emit.debug_file import calls_of, of_program
 from etir.emit.ptd.model import FlatTensor
 from etir.emit.ptd.reader import read_ptd
 from etir.emit.pte.reader import read_pte
@@ -48,10 +48,17 @@ def program_of(
     if data.startswith(b"PK"):
         return Program(Trace(data, str(source))), None
     if data[4:8] == b"ET12":
-        program = read_pte(data)
+        program = read_pte(data, str(source))
         if record is not None:
             return Program(open_trace(data, str(source), record, external)), program
-        return Program(debug=of_program(program), read=lambda: open_trace(data, str(source), None, external)), program
+        calls = calls_of(program)
+        made = Program(
+            debug=of_program(program),
+            read=lambda: open_trace(data, str(source), None, external),
+            # Instructions are counted by chain: with several, which of them a profile means is not known.
+            calls={plan.name: calls[plan.name] for plan in program.execution_plan if len(plan.chains) == 1},
+        )
+        return made, program
     raise E1401.error("it is neither a trace nor a .pte file", SourceLocation(str(source)))
 
 

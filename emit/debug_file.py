@@ -115,11 +115,12 @@ def check_module(module: ModuleOp, program: model.Program, name: str) -> None:
         for method in module.body.block.ops
         if isinstance(method, MethodOp)
     }
-    if calls != _calls(program):
+    if calls != calls_of(program):
         raise E0866.error(f"'{name}' is the text of another program: its instructions differ")
 
 
-def _calls(program: model.Program) -> Mapping[str, list[str]]:
+def calls_of(program: model.Program) -> Mapping[str, list[str]]:
+    """By method the kernels that its instructions call, in the order of the file; empty for what is no such call."""
     found: dict[str, list[str]] = {}
     for plan in program.execution_plan:
         names = [operator.full_name for operator in plan.operators]

@@ -56,15 +56,15 @@ def is_primitive(kernel: str) -> bool:
     return kernel.startswith("executorch_prim::") or kernel in _PRIMITIVE_KERNELS
 
 
-def read_program(data: Buffer, external: Mapping[str, FlatTensor] | None = None) -> ModuleOp:
-    """The module of a ``.pte`` file.
+def read_program(data: Buffer, external: Mapping[str, FlatTensor] | None = None, *, name: str = "<pte>") -> ModuleOp:
+    """The module of a ``.pte`` file; ``name`` is what errors call it.
 
     ``external`` are ``.ptd`` files by tag, which hold the weights that the program keeps outside of itself. The module
     refers to ``data`` (its weights are not copied), so ``data`` must not change. Raises the errors of the reader
     (E08xx), E0863 for external data that is not given, and E0864 for a file that uses a value as both a literal list
     and something that instructions change.
     """
-    program = read_pte(data)
+    program = read_pte(data, name)
     reader = _Reader(program, external or {})
     methods: list[Operation] = [_MethodReader(reader, plan).run() for plan in program.execution_plan]
     named: list[Operation] = [

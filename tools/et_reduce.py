@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from etir.tools.common import OK, Console, ToolParser, check_output, run_tool, usage_error
 from etir.tools.errors import E0903
-from etir.tools.search_arguments import add_search_arguments, module_and_samples, passes_of
+from etir.tools.search_arguments import add_search_arguments, module_and_samples, passes_of, require_inputs_that_fit
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -58,6 +58,7 @@ def _run(arguments: argparse.Namespace, console: Console) -> int:
     ctx = ToolContext()
     module, samples = module_and_samples(arguments, ctx, console)
     start = time.monotonic()
+    require_inputs_that_fit(module, samples, arguments.method)
     found = reduce(module, _failure(arguments, ctx, module), samples, arguments.method)
     try:
         inputs = write_candidate(found.candidate, Path(arguments.output))

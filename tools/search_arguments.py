@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from etir.phases import PHASES
@@ -54,6 +55,22 @@ def module_and_samples(
     module = read_module(arguments.input, arguments.weights, ctx, console)
     names = [name for s in signatures_of(module) if s.name == arguments.method for name, _ in s.inputs]
     return module, [order_inputs(read_arrays(path), names) for path in arguments.inputs]
+
+
+def require_inputs_that_fit(module: ModuleOp, samples: Sequence[Sequence[Any]], method: str) -> None:
+    """Raises error E1002 for a sample that a function does not take: no part of the program would run on it.
+
+    Whether the program runs is not asked: that it does not may be what is looked for.
+    """
+    from xdsl.dialects.func import FuncOp
+
+    from etir.interpret.interpreter import Interpreter
+
+    interpreter = Interpreter(module, "auto")
+    func = interpreter.symbols.get(method)
+    if isinstance(func, FuncOp):
+        for sample in samples:
+            interpreter.check_inputs([argument.type for argument in func.body.block.args], sample)
 
 
 def passes_of(arguments: argparse.Namespace, module: ModuleOp) -> tuple[ModulePass, ...]:

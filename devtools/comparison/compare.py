@@ -77,7 +77,10 @@ def compare(
     Raises error E1411 when there is nothing to compare with, E1412 for files that do not belong together, E1413 for
     inputs that do not fit, and what reading a file and the interpreter raise.
     """
-    return _Compare(source, program, inputs, trace, method, runtime, tolerance, external).run(search, taps)
+    comparing = _Compare(source, program, inputs, trace, method, runtime, tolerance, external)
+    found = comparing.run(search, taps)
+    found.program = comparing.digest
+    return found
 
 
 class _Compare:
@@ -108,6 +111,7 @@ class _Compare:
             external = external or list(program.external.values())
             self.runtimes = _runtimes(runtime, external)
         self.data = _bytes(program)
+        self.digest = hashlib.sha256(self.data).hexdigest()
         self.trace = trace if isinstance(trace, Trace) or trace is None else Trace.load(trace)
         self._check_digest()
         self.final = program.module if isinstance(program, Program) else _read(self.data, external)
@@ -122,9 +126,8 @@ class _Compare:
     def _check_digest(self) -> None:
         if self.trace is None or self.trace.sha256 is None:
             return
-        digest = hashlib.sha256(self.data).hexdigest()
-        if digest != self.trace.sha256:
-            message = f"the file is {digest[:12]}, the trace is of {self.trace.sha256[:12]}"
+        if self.digest != self.trace.sha256:
+            message = f"the file is {self.digest[:12]}, the trace is of {self.trace.sha256[:12]}"
             raise E1412.error(message, SourceLocation(self.trace.name))
 
     def _source(self, source: Source, options: CompileOptions | None) -> tuple[ExportedProgram | None, ModuleOp | None]:

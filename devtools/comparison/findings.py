@@ -90,7 +90,7 @@ class Finding:
 
 @dataclass
 class Comparison:
-    """The result for one method. ``finding`` is None when nothing is wrong."""
+    """The result for one method. ``finding`` is None when nothing is wrong; ``program`` is the digest of the file."""
 
     method: str
     reference: str
@@ -98,6 +98,7 @@ class Comparison:
     stages: list[Stage]
     finding: Finding | None
     notes: list[str] = field(default_factory=list[str])
+    program: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -126,6 +127,7 @@ class Comparison:
         stages = [asdict(stage) for stage in self.stages]
         found = None if self.finding is None else asdict(self.finding)
         head: dict[str, Any] = {"method": self.method, "reference": self.reference, "samples": self.samples}
+        head |= {"program": self.program} if self.program else {}
         return json.dumps(_finite({**head, "finding": found, "stages": stages, "notes": self.notes}), indent=1) + "\n"
 
     def __str__(self) -> str:

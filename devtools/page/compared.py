@@ -50,11 +50,22 @@ def compared(source: str | Path | Comparison, trace: Trace) -> Compared:
     found = Compared()
     try:
         text = Path(source).read_text("utf-8") if isinstance(source, (str, Path)) else source.to_json()
-        for result in _documents(text):
+        results = _documents(text)
+        if not results:
+            raise ValueError("there is nothing in it")
+        for result in results:
+            _of_this_program(result, trace, name)
             _add(found, result, trace)
     except (OverflowError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise E1421.error(f"it is not what et-compare writes: {error!r}", SourceLocation(name)) from None
     return found
+
+
+def _of_this_program(result: dict[str, Any], trace: Trace, name: str) -> None:
+    program = str(result.get("program") or "")
+    if program and trace.sha256 is not None and program != trace.sha256:
+        message = f"they are of the program {program[:12]}, the trace is of {trace.sha256[:12]}"
+        raise E1421.error(message, SourceLocation(name))
 
 
 def _documents(text: str) -> list[dict[str, Any]]:

@@ -21,6 +21,8 @@ def value_rows(profile: Profile, buffer: bytes | mmap.mmap, name: str = "<values
 
     Raises error E1422 when the buffer is not that of the profile.
     """
+    if bytes(buffer[:4]) == b"PK\x03\x04" or bytes(buffer[4:8]) == b"ET12" or bytes(buffer[8:12]) == b"ED00":
+        raise E1422.error("it is a file of another kind", SourceLocation(name))
     latest: dict[tuple[int, int, int], LoggedValue] = {}
     for value in profile.values:
         if value.id is None:

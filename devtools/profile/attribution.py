@@ -8,7 +8,7 @@ delegate come from another clock; where they add up to more than the call took t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etir.devtools.errors import E1404
@@ -44,12 +44,15 @@ class Program:
     """What is known of the program that a profile is of: a trace, or source lines by instruction, or nothing.
 
     ``read`` makes a trace of a file that has none, whose one level is ``et``: only for groups that are its operations,
-    since that takes the time of writing the level as text.
+    since that takes the time of writing the level as text. Of such a file, ``calls`` are the kernels of its methods by
+    instruction, empty for what is no call; its digest says nothing, since a program is another file with its source
+    lines in it.
     """
 
     trace: Trace | None = None
     debug: dict[str, MethodDebug] = field(default_factory=dict[str, MethodDebug])
     read: Callable[[], Trace] | None = None
+    calls: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def origin(self, number: int) -> Origin | None:
         """The origin of a number."""
@@ -65,10 +68,22 @@ class Program:
             return profile.method
         if "forward" in known or not known:
             known = ["forward", *(name for name in known if name != "forward")]
-        if self.trace is None or len(known) == 1:
+        if len(known) == 1:
             return known[0]
-        tables = self.trace.instructions
-        return next((name for name in known if name in tables and _misfit(profile, tables[name]) is None), known[0])
+        fits = (name for name in known if self._calls_of(name) is not None and self._misfit(profile, name) is None)
+        return next(fits, known[0])
+
+    def _calls_of(self, method: str) -> Sequence[str] | None:
+        """What the instructions of a method call, if that is known."""
+        if self.trace is None:
+            return self.calls.get(method)
+        table = self.trace.instructions.get(method)
+        return None if table is None else table["operator"]
+
+    def _misfit(self, profile: Profile, method: str) -> str | None:
+        calls = self._calls_of(method)
+        where = "in the file" if self.trace is None else "in the trace"
+        return None if calls is None else _misfit(profile, calls, where)
 
     def check(self, profile: Profile) -> None:
         """Raises error E1404 when the profile is of another program: its digest differs, or its instructions do."""
@@ -76,21 +91,20 @@ class Program:
         wanted = None if self.trace is None else self.trace.sha256
         if profile.program is not None and wanted is not None and profile.program != wanted:
             raise E1404.error(f"it was recorded with {profile.program[:12]}, the trace is of {wanted[:12]}", place)
-        table = None if self.trace is None else self.trace.instructions.get(self.method_of(profile))
-        problem = None if table is None else _misfit(profile, table)
+        problem = self._misfit(profile, self.method_of(profile))
         if problem is not None:
             raise E1404.error(problem, place)
 
 
-def _misfit(profile: Profile, table: Table) -> str | None:
+def _misfit(profile: Profile, calls: Sequence[str], where: str) -> str | None:
     """The first instruction of a profile that a method does not have."""
     for row in profile.instructions():
         if row.kind is Kind.OTHER:
             continue
-        known = table["operator"][row.instruction] if 0 <= row.instruction < len(table) else None
+        known = calls[row.instruction] if 0 <= row.instruction < len(calls) else None
         if known is None or (row.kind is Kind.OPERATOR and not _same_operator(row.name, known)):
-            said = "it has no such instruction" if known is None else f"there it is {known}"
-            return f"instruction {row.instruction} is {row.name or row.kind.value}, in the trace {said}"
+            said = "there is no such instruction" if known is None else f"it is {known or 'no call of a kernel'}"
+            return f"instruction {row.instruction} is {row.name or row.kind.value}, {where} {said}"
     return None
 
 

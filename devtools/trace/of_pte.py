@@ -36,7 +36,7 @@ def trace_of_pte(data: bytes, name: str = "<pte>", external: Mapping[str, FlatTe
 
     Raises what reading the file does (E08xx).
     """
-    module = read_program(data, external)
+    module = read_program(data, external, name=name)
     number_origins(module)
     nodes: dict[SSAValue, list[tuple[str, int]]] = {}
     sha256 = hashlib.sha256(data).hexdigest()

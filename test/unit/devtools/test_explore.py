@@ -103,6 +103,9 @@ def test_statistics_of_values(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"\0" * 8)
     with pytest.raises(EtirError, match="E1422.*the file has 8"):
         explore(compiled.trace, profile=tmp_path / "p", values=tmp_path / "short")
+    compiled.save(tmp_path / "m.pte")
+    with pytest.raises(EtirError, match="E1422.*a file of another kind"):
+        explore(compiled.trace, profile=tmp_path / "p", values=tmp_path / "m.pte")
     with pytest.raises(EtirError, match="E1420.*values need the profile"):
         explore(compiled.trace, values=tmp_path / "v")
 
@@ -254,7 +257,12 @@ def test_compare_results_are_findings(tmp_path: Path) -> None:
 
     data = data_of(explore(trace, compare=Result()))
     assert data["findings"][0][2] and data["differences"][-1][2:] == [1e300, True]
-    for text in ("{", "[1]", '{"stages": 1}', json.dumps({**compare_results(1), "stages": [{}]}), "3"):
+    own = {**compare_results(wrong.number), "program": trace.sha256}
+    other = {**own, "program": "00" * 32}
+    (tmp_path / "c.json").write_text(json.dumps(own))
+    assert data_of(explore(trace, compare=tmp_path / "c.json"))["findings"]
+    damaged = json.dumps({**compare_results(1), "stages": [{}]})
+    for text in ("", " ", "{", "[1]", '{"stages": 1}', damaged, "3", json.dumps(other)):
         (tmp_path / "c.json").write_text(text)
         with pytest.raises(EtirError, match="E1421"):
             explore(trace, compare=tmp_path / "c.json")

@@ -239,6 +239,21 @@ def test_a_profile_of_another_program_is_refused() -> None:
     inspected(trace, replace(profile, program=None, rows=stock))  # names as the stock runtime writes them
 
 
+def test_a_profile_of_another_file_is_refused(tmp_path: Path) -> None:
+    """Without a trace, by its instructions: with source lines a program is another file."""
+    for name in ("image", "cond"):
+        etir.compile(exported(name)[0]).save(tmp_path / f"{name}.pte")
+    method = etir.runtime.load(tmp_path / "image.pte")["forward"]
+    profile = method.profile(*exported("image")[1], repeat=1)
+    profile.save(tmp_path / "run.etdp")
+    assert Inspector(tmp_path / "run.etdp", tmp_path / "image.pte").by("instruction")
+    etir.compile(exported("image")[0], debug_info=True).save(tmp_path / "lines.pte")
+    assert (tmp_path / "lines.pte").read_bytes() != (tmp_path / "image.pte").read_bytes()
+    assert Inspector(tmp_path / "run.etdp", tmp_path / "lines.pte").by("line")
+    with pytest.raises(EtirError, match="E1404.*instruction [0-9]+ is .*, in the file it is "):
+        Inspector(tmp_path / "run.etdp", tmp_path / "cond.pte")
+
+
 def test_a_stock_profile_does_not_say_which_method_ran() -> None:
     """The one with such instructions is meant, ``forward`` where that fits, too."""
     programs = {name: exported(other)[0] for name, other in (("other", "cond"), ("forward", "loop"))}

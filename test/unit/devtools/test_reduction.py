@@ -221,3 +221,12 @@ def test_the_tool(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_the_tool_refuses(folder: Path, wrong: list[str]) -> None:
     assert et_reduce.main(["in.mlir", "-o", "small.mlir", *wrong]) == 1
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 4, 1)])
+def test_inputs_that_no_part_would_run_on(
+    folder: Path, shape: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("y.npz", x=np.zeros(shape, np.float32))
+    assert et_reduce.main(["in.mlir", "-o", "small.mlir", "--inputs", "y.npz", "--check", "true"]) == 1
+    assert "E1002" in capsys.readouterr().err and not Path("small.mlir").exists()
