@@ -19,6 +19,10 @@ INPUT_OFFSET = "et.storage_offset"
 SELF_LAYOUT = "self_layout"
 """Of ``as_strided``: the strides and, last, the offset of its operand in eager mode."""
 
+TRACED_AS_COPIES = frozenset({"aten.dropout.default"})
+"""Operators that return their input itself in eager mode, of which torch's traces make a copy: what export records of
+their results, and of views of these, is another storage than that of the input."""
+
 
 def recorded_order(attribute: Attribute | None) -> tuple[int, ...] | None:
     """The dim order in an attribute, or in a list of one; None for anything else."""

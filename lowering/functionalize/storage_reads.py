@@ -22,7 +22,7 @@ from xdsl.rewriter import Rewriter
 from etir.diagnostics import EtirError
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import AtenOp
-from etir.dialects.aten.recorded_layout import SELF_LAYOUT
+from etir.dialects.aten.recorded_layout import SELF_LAYOUT, TRACED_AS_COPIES
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.dialects.et.program import GetWeightOp, ReadStateOp
@@ -272,8 +272,15 @@ class StorageReads:
 
 
 def _recorded(op: SchemaOp, alias: Alias) -> list[int] | None:
-    """What the importer saw of the operand's layout; one that does not fit its rank counts for nothing."""
-    known = op.attributes.get(SELF_LAYOUT)
+    """What the importer saw of the operand's layout; one that does not fit its rank counts for nothing.
+
+    Nor does that of a tensor that torch's trace made by a copy, which eager mode does not make.
+    """
+    known, one = op.attributes.get(SELF_LAYOUT), alias
+    while one.view is not None:
+        if one.view.op.name in TRACED_AS_COPIES:
+            return None
+        one = one.view.parent
     if not isinstance(known, DenseArrayBase) or len(known) != alias.type.get_num_dims() + 1:
         return None
     return [int(n) for n in known.get_values()]

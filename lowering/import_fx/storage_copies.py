@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import AtenOp
-from etir.dialects.aten.recorded_layout import SELF_LAYOUT
+from etir.dialects.aten.recorded_layout import SELF_LAYOUT, TRACED_AS_COPIES
 from etir.dialects.et.layout import Dim, dims_of, tensor_type
 from etir.lowering.build.dims import as_int_if_const
 from etir.lowering.build.sizes import SizePool
@@ -52,19 +52,40 @@ def without_storage_copy(
 ) -> SSAValue | None:
     """The result of one of :data:`STORAGE_COPIES`; None where the operator may stay. Raises error E0418."""
     operand = node.args[0] if node.args else None
-    tensor = operand.meta.get("val") if isinstance(operand, fx.Node) else None
-    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or is_whole_storage(tensor):
+    if not isinstance(operand, fx.Node):
+        return None
+    tensor, is_seen = operand.meta.get("val"), not _is_traced_as_copy(operand)
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return None
+    if is_seen and is_whole_storage(tensor):
         return None
     names = ["self", "src", "size", "stride", "storage_offset"]
     if "scatter" not in name:
         names.remove("src")
     given: dict[str, Any] = {**dict(zip(names, arguments, strict=False)), **keywords}
     if "scatter" in name:
+        if not is_seen:
+            raise E0418.error(f"'{name}': the trace has another storage than the tensor that {operand.name} returns")
         return _scatter(given, tensor, block)
     viewed = _add(block, aten.as_strided.default, type_of_tensor(node.meta["val"]), **given)
-    if (known := self_layout(tensor)) is not None:
+    if is_seen and (known := self_layout(tensor)) is not None:
         viewed.owner.attributes[SELF_LAYOUT] = known  # type: ignore[union-attr]
     return _add(block, aten.clone.default, viewed.type, self=viewed, memory_format="contiguous")
+
+
+def _is_traced_as_copy(node: fx.Node) -> bool:
+    """Whether a tensor is a view of one that eager mode returns as it is, and torch's trace copies."""
+    while node.op == "call_function":
+        name = str(node.target)
+        if name in TRACED_AS_COPIES:
+            return True
+        schema = getattr(node.target, "_schema", None)
+        is_view = schema is None or any(r.alias_info is not None for r in schema.returns)
+        viewed = node.args[0] if node.args and is_view else None
+        if not isinstance(viewed, fx.Node):
+            return False
+        node = viewed
+    return False
 
 
 def _scatter(given: dict[str, Any], tensor: torch.Tensor, block: Block) -> SSAValue | None:

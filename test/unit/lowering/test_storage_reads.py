@@ -27,6 +27,11 @@ from etir_testing.lowering.storage_programs import StorageProgram
 X = torch.arange(24.0).reshape(2, 3, 4)
 IMAGE = torch.arange(48.0).reshape(2, 3, 2, 4)
 
+
+def branch_of_dropout(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda x: y.as_strided((2, 1), (1, 1)) + x.sum(), lambda x: x[0, :2, :1] * 2, (x,))
+
+
 READS: dict[str, tuple[Callable[..., Any], Tensor]] = {
     "slice": (lambda x: x[1:, :, 1:].as_strided((2, 2), (3, 1)), X),
     "slice, absolute": (lambda x: x[1:, 1:].as_strided((2, 2), (3, 1), 2), X),
@@ -67,6 +72,19 @@ READS: dict[str, tuple[Callable[..., Any], Tensor]] = {
     ),
     "conversion of a part": (lambda x: x[:, :, 1:2].to(torch.int32).as_strided((4,), (1,), 2), X),
     "offset as a number": (lambda x: x * x[1, 2:].storage_offset(), X),
+    "dropout that does nothing": (
+        # torch's trace has a copy of the tensor there: 2x2x4 numbers without gaps.
+        lambda x: torch.nn.functional.dropout(x[:, ::2], 0.5, False).as_strided((2, 2, 4), (8, 4, 1)), X
+    ),
+    "a view of a dropout that does nothing": (
+        lambda x: torch.nn.functional.dropout(x[:, ::2], 0.5, False)[1].t().as_strided((2, 2), (1, 4)), X
+    ),
+    "as_strided_copy of a dropout that does nothing": (
+        lambda x: torch.as_strided_copy(torch.nn.functional.dropout(x[:, ::2], 0.5, False), (2, 3), (1, 4)), X
+    ),
+    "a dropout that does nothing, inside of a branch": (
+        lambda x: branch_of_dropout(x, torch.nn.functional.dropout(x[0, 0, :1].expand(2), 0.5, False)), X
+    ),
     "inside of a branch": (
         lambda x: torch.cond(x.sum() > 0, lambda x: x.as_strided((3,), (5,), 1) + 1, lambda x: x[0, :, 0] * 2, (x,)), X
     ),
@@ -229,6 +247,17 @@ def error_of(function: Callable[[Tensor], Any], x: Tensor) -> str:
 
 def test_before_an_input_in_its_storage() -> None:
     assert "before the input" in error_of(lambda x: x.as_strided((3,), (1,), 0), torch.arange(9.0)[4:])
+
+
+def test_a_scatter_into_what_the_trace_has_copied() -> None:
+    def forward(x: Tensor) -> Tensor:
+        return torch.as_strided_scatter(
+            torch.nn.functional.dropout(x[:, ::2], 0.5, False), x[0, :2, :3], (2, 3), (1, 4)
+        )
+
+    with pytest.raises(EtirError, match="another storage than the tensor that dropout returns") as caught:
+        import_program(exported(Function(forward), [X]))
+    assert caught.value.ids == ("E0418",)
 
 
 def test_behind_an_input_in_its_storage() -> None:
