@@ -119,6 +119,25 @@ ETIR_TEST(entries_are_checked) {
   expect([](File& f) { f.entry->fields[2] = {}; }, Check::None);  // bytes that are no tensor
 }
 
+ETIR_TEST(what_is_required_is_there) {
+  expect([](File& f) { f.entry->fields[0] = {}; }, Check::FlatRequired, -1, 0);
+  expect([](File& f) { f.entry->fields[0] = f.w.u32(0x10000000); }, Check::FlatOffset);
+  expect([](File& f) { f.layout->fields[1] = {}; }, Check::FlatRequired, -1, 1);
+  expect([](File& f) { f.layout->fields[2] = {}; }, Check::FlatRequired, -1, 2);
+}
+
+// A loader that has bytes and does not give them.
+ETIR_TEST(bytes_that_cannot_be_read) {
+  class Broken final : public DataLoader {
+   public:
+    uint64_t size() const override { return 4096; }
+  } broken;
+  ExternalData data;
+  ErrorRecord record;
+  CHECK_EQ(data.load(broken, &record), Error::AccessFailed);
+  CHECK(record.check == Check::FileRead && record.a == 0 && record.b == 48);
+}
+
 ETIR_TEST(segments_end_within_the_bytes) {
   const auto second = [](uint64_t offset, uint64_t size) {
     return [=](File& f) {

@@ -34,6 +34,11 @@ void twice(KernelContext& ctx) {
 
 constexpr Kernel kRows[] = {{"test::twice.out", twice, "T>T", 2}};
 constexpr KernelTable kTable = {kRows, 1};
+void twice_in_place(KernelContext& ctx) {
+  for (int64_t i = 0; i < ctx.tensor(0).numel(); ++i) ctx.tensor(0).ptr<float>()[i] *= 2;
+}
+constexpr Kernel kChangingRows[] = {{"test::twice.out", twice_in_place, "T>", 1}};
+constexpr KernelTable kChangingTable = {kChangingRows, 1};
 constexpr Kernel kOtherRows[] = {{"test::twice.out", twice, "TI>T", 4}};
 constexpr KernelTable kOtherTable = {kOtherRows, 1};
 
@@ -231,6 +236,7 @@ ETIR_TEST(dynamic_inputs_keep_to_their_bound) {
   Small small(1);
   Fixture f(small);
   CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  CHECK_EQ(f.method.output(0).payload.tensor->capacity, 6u);
   CHECK_EQ(f.set(1, 6), Error::Ok);  // as many elements
   CHECK_EQ(f.method.execute(), Error::Ok);
   CHECK_EQ(f.method.output(0).payload.tensor->size(1), 6);
@@ -241,6 +247,62 @@ ETIR_TEST(dynamic_inputs_keep_to_their_bound) {
   CHECK_EQ(f.set(0, INT32_MAX), Error::Ok);
   CHECK_EQ(f.method.execute(), Error::Ok);
   CHECK_EQ(f.method.output(0).payload.tensor->numel(), 0);
+}
+
+ETIR_TEST(outputs_in_memory_of_the_caller_s) {
+  Small small(1);
+  small.output->fields[6] = {};  // not planned
+  Fixture f(small);
+  CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
+  float room[6];
+  CHECK_EQ(f.method.set_output_data(0, room, sizeof(room)), Error::Ok);
+  CHECK_EQ(f.method.output(0).payload.tensor->size(0), 2);  // as there is room for
+  CHECK_EQ(f.set(), Error::Ok);
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(room[5], 12.0f);
+  CHECK_EQ(f.method.set_output_data(0, room, 3 * sizeof(float)), Error::Ok);
+  CHECK_EQ(f.method.output(0).payload.tensor->numel(), 0);
+  CHECK(f.method.execute() != Error::Ok);
+  CHECK_EQ(f.set(1, 3), Error::Ok);
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(f.output(2), 6.0f);
+}
+
+// What a call returns is another name of the result until the next run; the value itself stays what it was.
+ETIR_TEST(a_call_may_return_into_another_value) {
+  for (const bool in_place : {false, true}) {
+    Small small;
+    small.values->children.push_back(small.value(Tag::Tensor, small.tensor(64)));
+    small.plan->fields[8] = small.w.to(small.w.vector<int64_t>({0, 96}));
+    small.plan->fields[4] = small.w.to(small.w.vector<int32_t>({2}));
+    const std::vector<int32_t> args = in_place ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{0, 1, 2};
+    small.call->fields[1] = small.w.to(small.w.vector(args));
+    Fixture f(small);
+    CHECK_EQ(f.load(f.needed, 96, 0, in_place ? kChangingTable : kTable), Error::Ok);
+    const Tensor* own = f.method.output(0).payload.tensor;
+    for (int again = 0; again < 2; ++again) {
+      CHECK_EQ(f.set(), Error::Ok);
+      CHECK_EQ(f.method.execute(), Error::Ok);
+      CHECK_EQ(f.output(5), 12.0f);
+      CHECK(f.method.output(0).payload.tensor == f.method.value(in_place ? 0 : 1).payload.tensor);
+      CHECK_EQ(f.method.reset(), Error::Ok);
+      CHECK(f.method.output(0).payload.tensor == own);
+    }
+  }
+}
+
+ETIR_TEST(texts_of_instructions) {
+  Small small;
+  Node* text = small.value(Tag::String, small.w.table({small.w.to(small.w.string("said"))}));
+  small.values->children.push_back(text);
+  Node* call = small.w.table({small.w.u32(0), small.w.to(small.w.vector<int32_t>({0, 2}))});
+  Node* chain = small.w.table({{}, {}, small.w.to(small.w.tables({small.w.table({small.w.u8(1), small.w.to(call)})}))});
+  small.plan->fields[5] = small.w.to(small.w.tables({small.chain, chain}));
+  Fixture f(small);
+  CHECK_EQ(f.meta.num_instructions(), 2u);
+  CHECK_EQ(f.meta.instruction_text(0).size, 0u);  // its last argument is a tensor
+  CHECK(f.meta.instruction_text(1) == "said");
+  CHECK_EQ(f.meta.instruction_text(2).size, 0u);
 }
 
 ETIR_TEST(a_failed_run_leaves_the_method_usable) {
@@ -284,7 +346,8 @@ Error nothing(void*, KernelContext&, uint32_t) { return Error::Ok; }
 ETIR_TEST(delegates_know_the_planned_bytes_of_their_arguments) {
   Small small;
   const Backend backend = {"TestBackend", nullptr, look, nothing};
-  Node* call = small.w.table({small.w.u32(0), small.w.to(small.w.vector<int32_t>({0, 1}))});
+  // Not as the kernel has them: its call, of an operator with the same number, does not count.
+  Node* call = small.w.table({small.w.u32(0), small.w.to(small.w.vector<int32_t>({1, 0}))});
   small.instructions->children.push_back(small.w.table({small.w.u8(2), small.w.to(call)}));
   Node* reference = small.w.table({small.w.u8(0), small.w.u32(0)});
   Node* delegate = small.w.table({small.w.to(small.w.string("TestBackend")), small.w.to(reference), {}});
@@ -296,9 +359,53 @@ ETIR_TEST(delegates_know_the_planned_bytes_of_their_arguments) {
   f.backends = {&backend, 1};
   CHECK_EQ(f.load(f.needed, 64, 0), Error::Ok);
   const uint8_t* planned = static_cast<const uint8_t*>(f.planned_memory.get());
-  CHECK(given[0].data == planned && given[0].size == 24);
-  CHECK(given[1].data == planned + 32 && given[1].size == 24);
+  CHECK(given[0].data == planned + 32 && given[0].size == 24);
+  CHECK(given[1].data == planned && given[1].size == 24);
   CHECK_EQ(given[2].size, 0u);
+}
+
+// A file with a segment of bytes after the tables, of which `offsets` says where tensors start: constants, or what
+// states begin with.
+std::string with_segment(Small& small, size_t field, const std::vector<uint64_t>& offsets, const std::string& data) {
+  Node* segment = small.w.table({small.w.u64(0), small.w.u64(data.size())});
+  Node* places = small.w.table({small.w.u32(0), small.w.to(small.w.vector(offsets))});
+  small.program->fields.resize(7);
+  small.program->fields[4] = small.w.to(small.w.tables({segment}));
+  small.program->fields[field] = small.w.to(field == 5 ? places : small.w.tables({places}));
+  std::string bytes = small.w.file(small.program, "ET12", 32);
+  const uint32_t length = 32;
+  const uint64_t size = bytes.size(), base = (size + 15) / 16 * 16;
+  std::memcpy(&bytes[8], "eh00", 4);
+  std::memcpy(&bytes[12], &length, 4);
+  std::memcpy(&bytes[16], &size, 8);
+  std::memcpy(&bytes[24], &base, 8);
+  bytes.resize(static_cast<size_t>(base));
+  return bytes + data;
+}
+
+// A constant is not written, alone or in a list.
+ETIR_TEST(what_kernels_write_is_no_constant) {
+  static constexpr Kernel kWriting[] = {{"test::twice.out", twice, "TV>", 2}};
+  static constexpr KernelTable kWritingTable = {kWriting, 1};
+  for (const bool is_constant : {false, true}) {
+    Small small;
+    Node* tensor = small.tensor(32);
+    if (is_constant) {
+      tensor->fields[5] = small.w.u32(1);
+      tensor->fields[6] = {};
+    }
+    Node* list = small.w.table({small.w.to(small.w.vector<int32_t>({1, 2}))});
+    small.values->children.push_back(small.value(Tag::Tensor, tensor));
+    small.values->children.push_back(small.value(Tag::TensorList, list));
+    small.call->fields[1] = small.w.to(small.w.vector<int32_t>({0, 3, 0}));
+    Fixture f(with_segment(small, 5, {0, 0}, std::string(24, 1)));
+    refuse = is_constant ? 0 : 1;  // The kernel is called where nothing is in the way.
+    CHECK_EQ(f.load(f.needed, 64, 0, kWritingTable), Error::Ok);
+    CHECK_EQ(f.set(), Error::Ok);
+    CHECK(f.method.execute() != Error::Ok);
+    CHECK_EQ(f.record().check, is_constant ? Check::WriteToConstant : Check::KernelArgument);
+    CHECK(f.record().op == 0 && (!is_constant || f.record().a == 1));
+  }
 }
 
 // What lies in memory before does not matter: the rest of it is zero.
@@ -309,20 +416,7 @@ ETIR_TEST(a_state_begins_with_its_bytes) {
     state->fields[5] = small.w.u32(1);
     small.values->children.push_back(small.value(Tag::Tensor, state));
     small.plan->fields[8] = small.w.to(small.w.vector<int64_t>({0, 96}));
-    Node* segment = small.w.table({small.w.u64(0), small.w.u64(24)});
-    Node* offsets = small.w.table({small.w.u32(0), small.w.to(small.w.vector<uint64_t>({0, 0}))});
-    small.program->fields.resize(7);
-    small.program->fields[4] = small.w.to(small.w.tables({segment}));
-    small.program->fields[6] = small.w.to(small.w.tables({offsets}));
-    std::string bytes = small.w.file(small.program, "ET12", 32);
-    const uint32_t length = 32;
-    const uint64_t size = bytes.size(), base = (size + 15) / 16 * 16;
-    std::memcpy(&bytes[8], "eh00", 4);
-    std::memcpy(&bytes[12], &length, 4);
-    std::memcpy(&bytes[16], &size, 8);
-    std::memcpy(&bytes[24], &base, 8);
-    bytes.resize(static_cast<size_t>(base));
-    Fixture f(bytes + std::string(24, 6));
+    Fixture f(with_segment(small, 6, {0, 0}, std::string(24, 6)));
     f.before = before;
     CHECK_EQ(f.load(f.needed, 96, 0), Error::Ok);
     const uint8_t* planned = static_cast<const uint8_t*>(f.planned_memory.get());

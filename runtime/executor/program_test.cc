@@ -140,6 +140,17 @@ ETIR_TEST(programs_have_a_version_and_methods) {
   expect([](Small& s) { s.plans->children.clear(); }, Check::ProgramNoMethod, 0);
 }
 
+ETIR_TEST(what_is_required_is_there) {
+  for (const size_t field : {0, 2, 3, 4, 5, 8}) {
+    Small small;
+    small.plan->fields[field] = {};
+    const ErrorRecord record = load(small.bytes());
+    CHECK(record.check == Check::FlatRequired && record.b == static_cast<int64_t>(field));
+    small.plan->fields[field] = small.w.u32(0x10000000);  // and ends within the file
+    CHECK_EQ(load(small.bytes()).check, Check::FlatOffset);
+  }
+}
+
 ETIR_TEST(planned_buffers) {
   expect([](Small& s) { s.plan->fields[8] = s.w.to(s.w.vector<int64_t>({0, -1})); }, Check::PlannedBufferSize, 1, -1);
   expect([](Small& s) { s.plan->fields[8] = s.w.to(s.w.vector<int64_t>({0, INT64_MIN})); }, Check::PlannedBufferSize,
@@ -167,6 +178,7 @@ ETIR_TEST(tensors) {
   tensor_with(3, w.to(w.vector<uint8_t>({1, 2})), Check::TensorDimOrder, -1);
   tensor_with(3, w.to(w.vector<uint8_t>({0, 255})), Check::TensorDimOrder, -1);
   tensor_with(2, w.to(w.vector<int32_t>({2, INT32_MIN})), Check::TensorSize, INT32_MIN);
+  tensor_with(2, w.to(w.vector<int32_t>({INT32_MIN, 3})), Check::TensorSize, INT32_MIN);
   tensor_with(2, w.to(w.vector<int32_t>({INT32_MAX, INT32_MAX})), Check::TensorTooLarge, -1);
   tensor_with(8, w.u8(3), Check::TensorDynamism, 3);
   tensor_with(5, w.u32(1), Check::TensorMutableIndex, 1);
@@ -258,6 +270,24 @@ ETIR_TEST(a_table_without_constants_needs_no_segment) {
     small.program->fields.resize(6);
     small.program->fields[5] = w.to(w.table({w.u32(0), w.to(w.vector<uint64_t>(std::vector<uint64_t>(entries, 0)))}));
     CHECK_EQ(load(small.bytes()).check, entries < 2 ? Check::None : Check::SegmentIndex);
+  }
+}
+
+ETIR_TEST(offsets_lie_within_their_segment) {
+  for (const std::vector<uint64_t>& offsets : {std::vector<uint64_t>{17, 0}, {0, 17}, {0, UINT64_MAX}, {0, 16}}) {
+    for (const size_t field : {5, 6}) {
+      Small small;
+      FileWriter& w = small.w;
+      Node* places = w.table({w.u32(0), w.to(w.vector(offsets))});
+      small.program->fields.resize(7);
+      small.program->fields[4] = w.to(w.tables({w.table({w.u64(0), w.u64(16)})}));
+      small.program->fields[field] = w.to(field == 5 ? places : w.tables({places}));
+      const size_t program = with_header(small, 32, 0, 0, 0).size();
+      const ErrorRecord record = load(with_header(small, 32, program, program, 16) + std::string(16, 'x'));
+      const bool is_good = offsets[1] == 16;
+      CHECK_EQ(record.check, is_good ? Check::None : Check::SegmentOffset);
+      if (!is_good) CHECK_EQ(record.a, offsets[0] == 17 ? 0 : 1);
+    }
   }
 }
 
