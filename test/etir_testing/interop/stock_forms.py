@@ -3,6 +3,9 @@
 Files on floats agree within 1e-4. Where a file has integers, each of its integer operators agrees within one step
 (``xnnpack_nodes``); its outputs, in which such steps add up, are no further apart than ExecuTorch's own ones are from
 the model before it was quantized.
+
+Where files on floats are further apart, the model in float64 says which runtime is how far from what it stands for: a
+deep network that divides by what is nearly zero makes of the last bits of a sum more than the tolerance.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ class Found:
     ``difference`` is the largest relative one between both runtimes over all calls; ``nodes`` and ``integer_nodes``
     count the operators in XNNPACK delegates, ``steps`` is by how many steps one of the latter is apart at most, alone.
     ``noise`` is the largest relative difference of the stock runtime from eager, ``seconds`` those of all calls: stock,
-    etir.
+    etir. ``exact`` are the largest relative differences of both from the model in float64, of files on floats whose
+    difference is above the tolerance.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Found:
     steps: float = 0.0
     seconds: tuple[float, float] | list[float] = (0.0, 0.0)
     noise: float | None = None
+    exact: tuple[float, float] | list[float] | None = None
 
     def failed(self) -> bool:
         """Whether etir is at fault."""
@@ -65,9 +70,10 @@ class Found:
         """One line."""
         if self.error is not None:
             return f"{self.stage}: {self.error}"
+        exact = "" if self.exact is None else f"from float64 {self.exact[0]:.1e} stock, {self.exact[1]:.1e} etir, "
         return (
             f"{'FAILED, ' if self.failed() else ''}difference {self.difference:.1e} (stock from eager "
-            f"{self.noise:.1e}), {self.nodes} nodes, {self.integer_nodes} on integers, {self.steps:.2f} steps, "
+            f"{self.noise:.1e}), {exact}{self.nodes} nodes, {self.integer_nodes} on integers, {self.steps:.2f} steps, "
             f"{self.seconds[0]:.3f} s stock, {self.seconds[1]:.3f} s etir"
         )
 
@@ -99,6 +105,31 @@ def _file(entry: Any, form: str, files: Path | None) -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return data
+
+
+def from_exact(built: Any, *outputs: Sequence[Sequence[Any]]) -> list[float]:
+    """The largest relative difference of each of ``outputs``, tensors by call, from the model in float64.
+
+    Changes ``built``: its module has parameters of float64 afterwards.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from etir_testing.models.registry import relative_difference
+    from etir_testing.models.zoo_worker import _tensors
+
+    def wide(value: Any) -> Any:
+        return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+    module = built.module.double()
+    with torch.no_grad():
+        calls = [pytree.tree_map(wide, call) for call in (built.inputs, *built.more)]
+        exact = [_tensors(pytree.tree_leaves(module(*call))) for call in calls]
+    found: list[float] = []
+    for of_one in outputs:
+        as_wide = [[wide(tensor) for tensor in call] for call in of_one]
+        found.append(max(relative_difference(a, b) for a, b in zip(as_wide, exact, strict=True)))
+    return found
 
 
 def _examine(entry: Any, form: str, files: Path | None, found: Found) -> None:
@@ -144,6 +175,9 @@ def _examine(entry: Any, form: str, files: Path | None, found: Found) -> None:
     found.noise = max(relative_difference(a, b) for a, b in zip(expected, eager, strict=True))
     found.stage = "integer operators"
     found.integer_nodes = sum(len(integer_nodes(graph)) for graph in facts.graphs)
+    if found.difference > FLOAT_TOLERANCE and not found.integer_nodes:
+        found.stage = "the model in float64"
+        found.exact = from_exact(entry.build(), expected, own)
     found.steps = max((steps for graph in facts.graphs for _, steps in steps_apart(graph)), default=0.0)
     found.stage = "text"
     with TemporaryDirectory() as folder, redirect_stderr(StringIO()) as said:
