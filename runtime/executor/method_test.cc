@@ -334,6 +334,25 @@ ETIR_TEST(a_failing_jump_names_no_operator) {
   CHECK(f.record().instruction == 0 && f.record().op == 0);
 }
 
+ETIR_TEST(a_jump_is_taken_unless_all_of_a_tensor_is_true) {
+  Small small;
+  Node* tensor = small.tensor(64);
+  tensor->fields[0] = small.w.u8(static_cast<uint8_t>(ScalarType::Bool));
+  small.values->children.push_back(small.value(Tag::Tensor, tensor));
+  small.plan->fields[8] = small.w.to(small.w.vector<int64_t>({0, 96}));
+  Node* jump = small.w.table({small.w.u32(2), small.w.u32(2)});
+  small.instructions->children = {small.w.table({small.w.u8(4), small.w.to(jump)}), small.instruction};
+  Fixture f(small);
+  CHECK_EQ(f.load(f.needed, 96, 0), Error::Ok);
+  CHECK_EQ(f.set(), Error::Ok);
+  uint8_t* condition = f.method.value(2).payload.tensor->ptr<uint8_t>();
+  for (const int all : {5, 6}) {
+    std::memset(condition, 1, static_cast<size_t>(all));
+    CHECK_EQ(f.method.execute(), Error::Ok);
+    CHECK_EQ(f.output(5), all == 6 ? 12.0f : 0.0f);
+  }
+}
+
 Span<uint8_t> given[3];
 
 Error look(BackendInit& init, void**) {
