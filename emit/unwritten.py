@@ -61,7 +61,7 @@ def unwritten(plan: model.ExecutionPlan) -> Unwritten:
             continue
         if not at.reads or (at.writes and at.writes[0] <= at.reads[0]):
             continue
-        base, parts = memory.origin(index, at.reads[0])
+        base, parts = memory.origin(index, at.reads[0], reinterpreted=not at.writes)
         if base is not None and not at.writes:
             view(index, base)
         elif parts:
@@ -86,11 +86,21 @@ class _Memory:
         places = [self._place[i] for i in self._writer]
         self._pool, self._first, self._end = np.array(places, np.int64).reshape(-1, 3).T
 
-    def origin(self, index: int, end: int) -> tuple[int | None, list[int]]:
+    def origin(self, index: int, end: int, *, reinterpreted: bool = False) -> tuple[int | None, list[int]]:
         """What wrote the bytes of a tensor before an instruction: one that covers them, or else its parts.
 
-        Parts that do not make up all of it say nothing, and are left out.
+        Parts that do not make up all of it say nothing, and are left out. With ``reinterpreted``, the last tensor of
+        these bytes is taken, if none has this one's elements: ``view(dtype)`` of what was written.
         """
+        base, parts = self._origin(index, end)
+        if base is None and not parts and reinterpreted:
+            place = self._place[index]
+            for writer in self._backward(*place, bisect_left(self._when, end)):
+                if writer != index:
+                    return (writer if self._place[writer] == place and self._fit(writer, index) else None), []
+        return base, parts
+
+    def _origin(self, index: int, end: int) -> tuple[int | None, list[int]]:
         pool, first, stop = self._place[index]
         parts: list[int] = []
         missing = [(first, stop)]
@@ -126,9 +136,10 @@ class _Memory:
             before = begin
 
     def _is_whole(self, base: int, index: int) -> bool:
-        """Whether a tensor has the elements of another one, in whatever dims."""
+        """Whether a tensor has the elements of another one, in whatever dims; complex numbers are pairs of floats."""
         a, b = self.tensors[base], self.tensors[index]
-        return a.scalar_type == b.scalar_type and a.shape_dynamism == b.shape_dynamism
+        kinds = [_PARTS.get(t.scalar_type, t.scalar_type) for t in (a, b)]
+        return kinds[0] == kinds[1] and a.shape_dynamism == b.shape_dynamism
 
     def _fit(self, base: int, part: int) -> bool:
         """Whether the bytes of one may be elements of the other: a bool is no other number."""
@@ -136,6 +147,11 @@ class _Memory:
         return kinds[0] == kinds[1] or ScalarType.BOOL not in kinds
 
 
+_PARTS = {
+    ScalarType.COMPLEXHALF: ScalarType.HALF,
+    ScalarType.COMPLEXFLOAT: ScalarType.FLOAT,
+    ScalarType.COMPLEXDOUBLE: ScalarType.DOUBLE,
+}
 _AT_ONCE = 4096
 """Writes that are looked at together."""
 

@@ -87,6 +87,25 @@ class Attention(nn.Module):
         return x * nn.functional.silu(x) * torch.sigmoid(self.out(x))
 
 
+class Complex(nn.Module):
+    """Reads floats as complex numbers, and these as floats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = nn.Parameter(torch.linspace(-1, 1, 12).reshape(2, 3, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = torch.view_as_complex(x) * torch.view_as_complex(self.turn)
+        return torch.view_as_real(z * z.conj() + z) * 2
+
+
+class Bits(nn.Module):
+    """Reads floats as integers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).view(torch.int32) + 1
+
+
 class Ways(nn.Module):
     """Such products in a branch."""
 
@@ -114,6 +133,8 @@ CASES = {
     "residual": Case(Residual, (torch.linspace(-1, 1, 75).reshape(1, 3, 5, 5),)),
     "assertion": Case(Bounded, (torch.arange(6.0).reshape(1, 6), torch.tensor(3))),
     "attention": Case(Attention, (torch.linspace(-1, 1, 40).reshape(1, 5, 8),), ({1: TOKENS},)),
+    "complex": Case(Complex, (torch.linspace(-1, 1, 12).reshape(2, 3, 2),)),
+    "bits": Case(Bits, (torch.linspace(-1, 1, 12).reshape(2, 6),)),
     "branch": Case(Ways, (torch.linspace(-1, 1, 40).reshape(5, 8), torch.tensor(True)), ({0: TOKENS}, None)),
 }
 
