@@ -50,7 +50,7 @@ MACHINES = {"aarch64": "aarch64", "rv64gcv": "riscv64", "riscv64": "riscv64"}
 MEMORY: dict[str, float] = {
     "llama3_prefill": 1.001,
     "edsr": 1.03,
-    "emformer_transcribe": 1.25,
+    "emformer_transcribe": 1.15,
     "lstm_gru": 1.03,
     "mamba": 1.03,
 }

@@ -4,7 +4,8 @@ A straight run of instructions is given as which buffers each touches and which 
 search starts at the instruction where most bytes are live and looks at the buffers that are there without being
 touched: what makes one of them may come later (*sinking*, with what only serves to make it), or what uses it for the
 last time may come earlier (*hoisting*). A move is kept when the peak gets lower, or is met at fewer instructions; then
-the next peak is looked at. Of orders with equal peaks the program's own stays.
+the next peak is looked at. Of orders with equal peaks the program's own stays; of one with a lower peak, what only
+frees memory comes as early as it can.
 
 Finding the best order is NP-complete already for trees of which results are used twice (Sethi 1975, "Complete register
 allocation problems"). The moves are those that the programs of neural networks need: a projection long before the
@@ -117,7 +118,26 @@ def lower_peak(run: Run, work: int = DEFAULT_WORK) -> list[int]:
             # Where nothing helps at one of several equal peaks, nothing is gained by lowering the others.
             break
         best = better
-    return list(best.order if best.peak < own.peak else own.order)
+    return _freed_early(run, best) if best.peak < own.peak else list(own.order)
+
+
+def _freed_early(run: Run, now: _Profile) -> list[int]:
+    """The order with what frees buffers and makes none, as the store of a state, as early as it can be.
+
+    That takes memory nowhere, and what one plan has to leave alone around another one's memory (delegates) gets less.
+    """
+    end = len(now.order)
+    order = list(now.order)
+    for index in now.order:
+        touched = [buffer for buffer in run.touches[index] if run.sizes[buffer]]
+        at = now.place[index]
+        frees = [b for b in touched if run.dies[b] and now.last[b] == at]
+        if not frees or any(now.first[buffer] in (at, end) for buffer in touched):
+            continue
+        order.remove(index)
+        needed = [order.index(other) for other in run.after[index]]
+        order.insert(max(needed, default=-1) + 1, index)
+    return order
 
 
 def _moves(run: Run, now: _Profile, peak: int) -> Iterator[list[int]]:

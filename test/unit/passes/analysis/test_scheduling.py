@@ -98,3 +98,18 @@ def test_work_is_bounded() -> None:
     """No work, no search."""
     run = Run([[0], [1], [0, 1]], [[], [], [0, 1]], [64, 64], [True, True], [True, True], {})
     assert lower_peak(run, 0) == [0, 1, 2]
+
+
+def test_what_only_frees_comes_early() -> None:
+    """A state that is stored last is stored when it is there, once the order is another one anyway."""
+    run = Run(
+        touches=[[0, 1], [0, 2], [0, 3], [3, 4], [2, 4, 5], [1, 6]],
+        after=[[], [], [], [2], [1, 3], [0]],
+        sizes=[16, 16, 256, 256, 16, 16, 0],
+        born=[False, True, True, True, True, True, False],
+        dies=[True, True, True, True, True, False, False],
+        over={},
+    )
+    order = lower_peak(run)
+    assert is_legal(run, order) and peak(run, order) < peak(run, list(range(6)))
+    assert order[:2] == [0, 5]
