@@ -52,7 +52,6 @@ MEMORY: dict[str, float] = {
     "edsr": 1.03,
     "emformer_transcribe": 1.15,
     "lstm_gru": 1.03,
-    "mamba": 1.03,
 }
 """What programs take more than without the delegate, and how many times as much they may."""
 

@@ -27,6 +27,8 @@ from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
 from etir.backends.native.passes.tile_few_rows import read_as_it_lies
 from etir.backends.native.passes.tile_forward import forward_copies
+from etir.backends.native.passes.tile_inside import write_inside
+from etir.backends.native.passes.tile_pieces import copy_pieces
 from etir.backends.native.passes.tile_rows import fuse_rows
 from etir.backends.native.passes.tile_scale import fold_scales
 from etir.backends.native.passes.tile_schedule import choose_schedules
@@ -228,6 +230,8 @@ def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:
         rewrite(func)
     fuse_rows(func, target)
     sink_fills(func)
+    write_inside(func)
+    copy_pieces(func)
     return func
 
 

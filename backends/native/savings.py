@@ -9,6 +9,9 @@ are tried, what costs least time first; each that lowers the plan is kept, until
   the whole, which then lives from the first of them on.
 * ``joins``: what is joined to others twice is joined in memory of its own first, as the states of one direction: the
   larger whole lives from the second time on.
+* ``inside``: what an elementwise operator makes of a part of a buffer is written into that part (``tile-inside``).
+* ``pieces``: what is read on of a buffer where most memory is needed is copied, and the rest of it gone
+  (``tile-pieces``).
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
@@ -39,7 +42,7 @@ from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
 from etir.dialects.schema_op import SchemaOp
 
-QUICK, SLOW = ("rows", "over", "parts", "joins", "blocks", "dense"), ("panels", "tiles")
+QUICK, SLOW = ("rows", "over", "parts", "joins", "inside", "pieces", "blocks", "dense"), ("panels", "tiles")
 """Savings that are tried before images lose their borders, and after that."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""

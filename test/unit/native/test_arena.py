@@ -125,6 +125,33 @@ class Both(nn.Module):
         return torch.relu(torch.cat(found, -1)) + 1.0
 
 
+class Gated(nn.Module):
+    """One product makes what is read at once and, where that has become wide, its gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both, self.wide, self.wider = nn.Linear(16, 64), nn.Linear(32, 96), nn.Linear(96, 128)
+        self.narrow = nn.Linear(128, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left, right = self.both(x).chunk(2, -1)
+        return self.narrow(self.wider(self.wide(left))) * torch.sigmoid(right)
+
+
+class Cell(nn.Module):
+    """A step of a GRU: what is made of two of three gates could be where they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_input, self.of_state = nn.Linear(40, 96), nn.Linear(32, 96)
+
+    def forward(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        a, b = self.of_input(x), self.of_state(h)
+        reset, update = torch.sigmoid(a[:, :64] + b[:, :64]).chunk(2, -1)
+        new = torch.tanh(a[:, 64:] + reset * b[:, 64:])
+        return (1 - update) * new + update * h
+
+
 def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     """Programs whose code saves memory in one way, by the way."""
     torch.manual_seed(0)
@@ -141,6 +168,8 @@ def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
         "rows": (nn.Sequential(*images), (torch.randn(1, 3, 20, 20),)),
         "parts": (Recurrent(), (torch.randn(8, 64),)),
         "joins": (Both(), (torch.randn(7, 3, 12),)),
+        "inside": (Cell(), (torch.randn(3, 40), torch.randn(3, 32))),
+        "pieces": (Gated(), (torch.randn(8, 16),)),
         "dense": (nn.Sequential(nn.Linear(33, 65), nn.Linear(65, 71), nn.Linear(71, 33)), (torch.randn(5, 33),)),
         "panels": (Transposed(), (torch.randn(4, 10, 16), torch.randn(4, 17, 16))),
     }
