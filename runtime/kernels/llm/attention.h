@@ -17,6 +17,11 @@
 #include "kernels/util/dispatch.h"
 #include "kernels/util/gemm.h"
 #include "kernels/util/vector_math.h"
+#include "kernels/util/vectors.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 namespace etir::llm {
 
@@ -131,6 +136,59 @@ inline const float* as_float(const T* from, int64_t n, float* __restrict buffer)
   }
 }
 
+#if defined(__AVX2__) && defined(__FMA__)
+/// Scores of `count` keys, `step` numbers apart, for kCount queries of `n` numbers, a multiple of 16: a key is read
+/// once for all of them. Sums are those of dot(), in its order.
+template <int kCount>
+inline void score_keys(const float* const* queries, const float* key, const float* value, int64_t step, int64_t count,
+                       int64_t n, float (*scores)[kKeys]) {
+  for (int64_t j = 0; j < count; ++j, key += step, value += step) {
+    prefetch<3>(key + kKeysAhead * step, n);
+    prefetch<2>(value, n);
+    __m256 sums[kCount][2];
+    ETIR_UNROLL
+    for (int q = 0; q < kCount; ++q) sums[q][0] = sums[q][1] = _mm256_setzero_ps();
+    for (int64_t i = 0; i < n; i += 16) {
+      ETIR_UNROLL
+      for (int v = 0; v < 2; ++v) {
+        const __m256 part = _mm256_loadu_ps(key + i + 8 * v);
+        ETIR_UNROLL
+        for (int q = 0; q < kCount; ++q) {
+          sums[q][v] = _mm256_fmadd_ps(_mm256_loadu_ps(queries[q] + i + 8 * v), part, sums[q][v]);
+        }
+      }
+    }
+    __m128 fours[4];
+    ETIR_UNROLL
+    for (int q = 0; q < 4; ++q) {
+      const int from = q < kCount ? q : 0;
+      const __m256 sum = _mm256_add_ps(sums[from][0], sums[from][1]);
+      fours[q] = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
+    }
+    float all[4];
+    _mm_storeu_ps(all, _mm_hadd_ps(_mm_hadd_ps(fours[0], fours[1]), _mm_hadd_ps(fours[2], fours[3])));
+    ETIR_UNROLL
+    for (int q = 0; q < kCount; ++q) scores[q][j] = all[q];
+  }
+}
+
+/// The same for 1 to kQueries queries.
+inline void score_keys(int64_t queries_count, const float* const* queries, const float* key, const float* value,
+                       int64_t step, int64_t count, int64_t n, float (*scores)[kKeys]) {
+  static_assert(kQueries == 4);
+  switch (queries_count) {
+    case 1:
+      return score_keys<1>(queries, key, value, step, count, n, scores);
+    case 2:
+      return score_keys<2>(queries, key, value, step, count, n, scores);
+    case 3:
+      return score_keys<3>(queries, key, value, step, count, n, scores);
+    default:
+      return score_keys<4>(queries, key, value, step, count, n, scores);
+  }
+}
+#endif
+
 /// Scores of keys [first, first + count) for all queries of the block: scaled, masked, -inf where not to be seen and
 /// from there to the end of the lanes. Keys are of type T; what their scale and zero point do is done to the sums.
 template <typename T>
@@ -153,6 +211,14 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
     // Values lie as keys do, and are needed when the scores are known.
     const T* value =
         task.value.tensor->ptr<T>() + task.value.number(block.batch, first, block.key_head) * task.value.dim + d;
+#if defined(__AVX2__) && defined(__FMA__)
+    if constexpr (std::is_same_v<T, float>) {
+      if (n == task.query.dim && n % 16 == 0) {
+        score_keys(block.count, queries, row, value, step, count, n, scores);
+        continue;
+      }
+    }
+#endif
     // One key after the other: rows that are read side by side are slower where they come from memory. A head's rows
     // are pieces with those of other heads between them, which no processor fetches ahead by itself.
     for (int64_t j = 0; j < count; ++j, row += step, value += step) {
