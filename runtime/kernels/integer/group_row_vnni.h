@@ -36,7 +36,7 @@ ETIR_VNNI void multiply_row_vnni(const GroupRows& x, const groups::PackedPanel (
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         ETIR_UNROLL
         for (int q = 0; q < groups::kChunk / 8; ++q, data += kLoad, fours += 2 * kQuad) {
-          __builtin_prefetch(data + groups::kStreamPrefetchBytes);
+          groups::prefetch_vnni(data + groups::kVnniPrefetchBytes);
           int both[2];
           std::memcpy(both, fours, sizeof(both));
           const __m512i raw = _mm512_loadu_si512(data);
@@ -45,8 +45,8 @@ ETIR_VNNI void multiply_row_vnni(const GroupRows& x, const groups::PackedPanel (
         }
       }
       // Those of the panel that follows.
-      __builtin_prefetch(panels[p].scales + whole + g * kFactors);
-      if (kMinimums) __builtin_prefetch(panels[p].minimums + whole + g * kFactors);
+      groups::prefetch_vnni(panels[p].scales + whole + g * kFactors);
+      if (kMinimums) groups::prefetch_vnni(panels[p].minimums + whole + g * kFactors);
       const __m512i sum = _mm512_add_epi32(lower, _mm512_maskz_srai_epi32(0xffff, upper, 4));
       __m512 scale = groups::load_sixteen_factors<kType>(panels[p].scales + g * kFactors);
       if constexpr (kScaled) scale = _mm512_mul_ps(scale, _mm512_set1_ps(x.scales[g]));

@@ -35,7 +35,7 @@ ETIR_VNNI void multiply_fixed_vnni(const FixedRow& x, const PackedPanel (&panels
       ETIR_UNROLL
       for (__m512i& sum : sums) sum = _mm512_setzero_si512();
       for (int64_t i = 0; i < loads; ++i, from += kLoad) {
-        __builtin_prefetch(from + kStreamPrefetchBytes);
+        prefetch_vnni(from + kVnniPrefetchBytes);
         const __m512i raw = _mm512_loadu_si512(from);
         ETIR_UNROLL
         for (int f = 0; f < kFours; ++f, pieces += FixedRow::kPieces) {
@@ -47,8 +47,8 @@ ETIR_VNNI void multiply_fixed_vnni(const FixedRow& x, const PackedPanel (&panels
           }
         }
       }
-      __builtin_prefetch(panels[p].scales + whole + g * kFactors);
-      if (kMinimums) __builtin_prefetch(panels[p].minimums + whole + g * kFactors);
+      prefetch_vnni(panels[p].scales + whole + g * kFactors);
+      if (kMinimums) prefetch_vnni(panels[p].minimums + whole + g * kFactors);
       // Without minimums a number stands for itself less kZero.
       const int zero = kMinimums ? 0 : kZero<kBits>;
       const auto half = [&](int first, int32_t of_row) ETIR_VNNI {
