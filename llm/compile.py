@@ -128,7 +128,7 @@ def compile_language_model(
         rounding = Rounding(how.round_weights, _samples(checkpoint, how.calibration, prefill))
         module, reports, told = quantize_model(module, recipe, blocks, chosen, rounding)
         remarks += told
-    compiled = compile_program(module, chosen)
+    compiled = compile_program(_fused(module, chosen), chosen)
     chat = _with_segments(checkpoint.chat.as_dict(checkpoint.name, context))
     return CompiledLanguageModel(compiled, checkpoint.tokenizer, chat, tuple(reports), tuple(remarks))
 
@@ -208,6 +208,21 @@ def _imported(
         options.target, last_logits=not how.all_logits, attention=how.fuse_attention, cache=cache
     )
     run_pipeline(EtContext(), module, list(passes), PipelineOptions(collect_errors=True))
+    return module
+
+
+def _fused(module: ModuleOp, options: CompileOptions) -> ModuleOp:
+    """The module at the backend level, with as few operators for a token as the target has kernels for."""
+    from etir.backends.api.registry import backend_dialects
+    from etir.dialects.context import EtContext
+    from etir.llm.passes.pipeline import fusing_passes
+    from etir.passes.infra.manager import PipelineOptions, run_pipeline
+    from etir.phases import phase_of
+
+    if options.delegates:
+        return module
+    passes = list(fusing_passes(options, phase_of(module)))
+    run_pipeline(EtContext(dialects=backend_dialects()), module, passes, PipelineOptions(collect_errors=True))
     return module
 
 

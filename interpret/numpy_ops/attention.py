@@ -104,3 +104,11 @@ def flash_attention_for_cpu(
         key, value = (_repeated_heads(x, query.shape[-3]) for x in (key, value))
     result, _, log_sums = _attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
     return to(result, query.dtype), log_sums
+
+
+@op("etir.rotary.default")
+def rotary(input: Array, cos: Array, sin: Array) -> Array:
+    """Heads ``[batch, positions, heads, width]`` turned by tables ``[1, positions, width]``, by halves of a head."""
+    half = input.shape[-1] // 2
+    crossed = np.concatenate([-input[..., half:], input[..., :half]], -1)
+    return input * cos[:, :, None] + crossed * sin[:, :, None]

@@ -7,6 +7,7 @@ groups are added up in their order in float32. ``*_group_linear`` has sums in fl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,6 +161,20 @@ def int4_group_dynamic_linear(
     columns: int,
 ) -> Array:
     return _dynamic(input, weight, scales, minimums, sums, bias, columns, 4)
+
+
+@op("etir.int4_group_dynamic_linear_pair.default", "etir.int4_group_dynamic_linear_triple.default")
+def int4_group_dynamic_linear_several(
+    input: Array,
+    weights: Sequence[Array],
+    scales: Sequence[Array],
+    minimums: Sequence[Array],
+    sums: Sequence[Array],
+    columns: Sequence[int],
+) -> tuple[Array, ...]:
+    none = [None] * len(weights)
+    each = zip(weights, scales, minimums or none, sums or none, columns, strict=True)
+    return tuple(_dynamic(input, w, s, low, total, None, n, 4) for w, s, low, total, n in each)
 
 
 @op("etir.int8_group_dynamic_linear.default")

@@ -46,6 +46,14 @@ def native_layer_norm(
     return to(result, input.dtype), to(mean, saved), to(scale, saved)
 
 
+@op("etir.rms_norm.default")
+def rms_norm_of_rows(input: Array, weight: Array | None, eps: float) -> Array:
+    """``x / sqrt(mean(x ** 2) + eps) * weight`` over the last dim."""
+    square = average(to(input, accumulate_dtype(input.dtype)) ** 2, (input.ndim - 1,), keepdims=True)
+    result = to(to(input, square.dtype) / np.sqrt(square + eps), input.dtype)
+    return result if weight is None else weight * result
+
+
 @op("aten.layer_norm.default")
 def layer_norm(
     input: Array,

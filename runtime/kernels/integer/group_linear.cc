@@ -1,5 +1,6 @@
-// Linear layers on integers with a scale for each group of the weight's rows: int4_group_dynamic_linear and
-// int8_group_dynamic_linear. float32 in and out; the weight is packed (kernels/util/group_weights.h).
+// Linear layers on integers with a scale for each group of the weight's rows: int4_group_dynamic_linear,
+// int8_group_dynamic_linear, and int4_group_dynamic_linear_pair and _triple, layers of one input. float32 in and out;
+// the weight is packed (kernels/util/group_weights.h).
 //
 // The input becomes int8 here, in one of two ways. With `sums`, the sum of each row of the dequantized weight, a row of
 // the input has one scale s and one zero point z, by the formula of choose_qparams_per_token_asymmetric:
@@ -11,6 +12,8 @@
 //   y = sum over groups of scale * s * float(sum of q * w) + bias
 //
 // Minimums add minimum * float(sum of q) in the first form, times s in the second, after the group's product.
+#include <initializer_list>
+
 #include "kernels/integer/group_linear.gen.h"
 #include "kernels/integer/group_row.h"
 #include "kernels/integer/group_row_vnni.h"
@@ -66,18 +69,26 @@ void quantize_tile(const Left& left, const float* input, int64_t width, int64_t 
       const float inverse = left.by_row ? inverse_of(scale) : 1.0f / scale.scale;
       int32_t sum = 0;
       for (int64_t k = begin; k < begin + group; k += kPiece) {
-        int8_t numbers[kPiece];
         const int64_t stored = std::min(kPiece, begin + group - k), count = std::min(stored, end - k);
-        quantize(from + k, count, inverse, static_cast<float>(scale.zero_point), numbers);
-        std::fill(numbers + count, numbers + stored, static_cast<int8_t>(0));
-        for (int64_t i = 0; i < count; ++i) sum += numbers[i];
         int8_t* to = left.numbers + row * left.depth + (k * size) + r * kQuad;
+        int8_t buffer[kPiece];
+        int8_t* numbers = size == 1 ? to : buffer;  // a row alone lies in one piece
+        sum += quantize_and_sum(from + k, count, inverse, static_cast<float>(scale.zero_point), numbers);
+        std::fill(numbers + count, numbers + stored, static_cast<int8_t>(0));
+        if (size == 1) continue;
         for (int64_t i = 0; i < stored; i += kQuad) std::memcpy(to + i * size, numbers + i, kQuad);
       }
       left.offsets[at] = -zero * sum;
       if (left.sums != nullptr) left.sums[at] = (left.by_row ? 1.0f : scale.scale) * static_cast<float>(sum);
     }
   }
+}
+
+/// Panels of a part: one part for each thread, since memory gives as much to each, and a stream that is begun anew
+/// waits for it.
+int64_t grain_of(const KernelContext& ctx, int64_t panels, int64_t panel_bytes) {
+  const int64_t share = (panels + ctx.parallel.threads - 1) / ctx.parallel.threads;
+  return std::max(share, kTaskBytes / panel_bytes);
 }
 
 template <int kBits>
@@ -113,12 +124,19 @@ struct GroupProduct {
 
   void store(int64_t row, int64_t column, const float* acc) const {
     const int count = static_cast<int>(std::min<int64_t>(kPanel, weights.rows - column));
-    float* to = out + row * weights.rows + column;
+    // The number of columns that nearly all panels have as a constant: no loop is left.
+    count == kPanel ? store(row, column, acc, std::integral_constant<int, kPanel>()) : store(row, column, acc, count);
+  }
+
+  template <typename Count>
+  void store(int64_t row, int64_t column, const float* acc, Count count) const {
+    float* __restrict to = out + row * weights.rows + column;
     if (row_sums == nullptr) {
       for (int c = 0; c < count; ++c) to[c] = acc[c];
     } else {
       const float scale = left.row_scales[row].scale, zero = static_cast<float>(left.row_scales[row].zero_point);
-      for (int c = 0; c < count; ++c) to[c] = (acc[c] - zero * row_sums[column + c]) * scale;
+      const float* of_weight = row_sums + column;
+      for (int c = 0; c < count; ++c) to[c] = (acc[c] - zero * of_weight[c]) * scale;
     }
     if (bias == nullptr) return;
     for (int c = 0; c < count; ++c) to[c] += bias[column + c];
@@ -192,66 +210,113 @@ struct GroupProduct {
     multiply(0, 1, first, last);
   }
 
+  int64_t panel_bytes() const { return std::max<int64_t>(1, left.depth * kPanel * kBits / 8); }
+
+  /// The product of more than one row.
   void run(KernelContext& ctx) const {
     const int64_t panels = weights.panels();
-    const int64_t panel_bytes = std::max<int64_t>(1, left.depth * kPanel * kBits / 8);
-    // Strips of rows that stay in the cache while all panels go by; for one row, the panels are shared out.
+    // Strips of rows that stay in the cache while all panels go by.
     const int64_t strip = std::max<int64_t>(64, kStripBytes / (left.depth + 1) / 64 * 64);
     const int64_t strips = (left.rows + strip - 1) / strip;
-    // A part for each thread then: memory gives as much to each, and a stream that is begun anew waits for it.
-    const int64_t share = (panels + ctx.parallel.threads - 1) / ctx.parallel.threads;
-    const int64_t grain = left.rows >= 16 ? 1 : std::max(share, kTaskBytes / panel_bytes);
+    const int64_t grain = left.rows >= 16 ? 1 : grain_of(ctx, panels, panel_bytes());
     for (int64_t s = 0; s < strips; ++s) {
       ctx.parallel_for(panels, grain, [&](int64_t first, int64_t last) {
-        if (left.rows == 1) return multiply_one_row(first, last);
         multiply(s * strip, std::min(left.rows, (s + 1) * strip), first, last);
       });
     }
   }
 };
 
+/// One row times the panels of several weights, which are shared out as if they were one.
 template <int kBits>
-void group_dynamic_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& scales,
-                          const Tensor* minimums, const Tensor* sums, const Tensor* bias, int64_t columns, int position,
-                          Tensor& out) {
-  for (const Tensor* tensor : {&input, static_cast<const Tensor*>(&out), sums, bias}) {
+void run_one_row(KernelContext& ctx, const GroupProduct<kBits>* products, int count) {
+  int64_t panels = 0;
+  for (int i = 0; i < count; ++i) panels += products[i].weights.panels();
+  ctx.parallel_for(panels, grain_of(ctx, panels, products->panel_bytes()), [&](int64_t first, int64_t last) {
+    int64_t start = 0;
+    for (int i = 0; i < count; ++i) {
+      const int64_t own = products[i].weights.panels();
+      const int64_t begin = std::max(first, start) - start, end = std::min(last, start + own) - start;
+      if (begin < end) products[i].multiply_one_row(begin, end);
+      start += own;
+    }
+  });
+}
+
+/// The operands of a layer, and its result.
+struct Layer {
+  const Tensor *weight, *scales, *minimums, *sums, *bias;
+  int64_t columns;
+  Tensor* out;
+};
+
+/// Checks a layer's operands and gives its result a shape; records the failure. `position` is the argument with the
+/// columns.
+template <int kBits>
+bool prepare(KernelContext& ctx, const Tensor& input, const Layer& layer, int position, GroupProduct<kBits>* product) {
+  for (const Tensor* tensor : {static_cast<const Tensor*>(layer.out), layer.sums, layer.bias}) {
     if (tensor != nullptr && tensor->dtype != ScalarType::Float) {
-      return ctx.fail(Check::KernelDtype, *tensor, static_cast<int64_t>(tensor->dtype));
+      return ctx.fail(Check::KernelDtype, *tensor, static_cast<int64_t>(tensor->dtype)), false;
     }
   }
-  if (input.rank < 1) return ctx.fail(Check::KernelRank, input, input.rank);
-  GroupProduct<kBits> product = {};
-  const int64_t width = input.sizes[input.rank - 1];
-  if (!groups::check_rows(ctx, input) ||
-      !groups::read_weights<kBits>(ctx, weight, scales, minimums, columns, position, width, &product.weights)) {
-    return;
+  if (!groups::read_weights<kBits>(ctx, *layer.weight, *layer.scales, layer.minimums, layer.columns, position,
+                                   input.sizes[input.rank - 1], &product->weights)) {
+    return false;
   }
-  for (const Tensor* tensor : {sums, bias}) {
+  for (const Tensor* tensor : {layer.sums, layer.bias}) {
     if (tensor == nullptr) continue;
-    if (tensor->rank != 1) return ctx.fail(Check::KernelRank, *tensor, tensor->rank);
-    if (tensor->sizes[0] != columns) return ctx.fail(Check::KernelShape, *tensor, tensor->sizes[0]);
-    if (!groups::check_rows(ctx, *tensor)) return;
+    if (tensor->rank != 1) return ctx.fail(Check::KernelRank, *tensor, tensor->rank), false;
+    if (tensor->sizes[0] != layer.columns) return ctx.fail(Check::KernelShape, *tensor, tensor->sizes[0]), false;
+    if (!groups::check_rows(ctx, *tensor)) return false;
   }
-  Left& left = product.left;
   int64_t sizes[kMaxRank];
+  for (int d = 0; d + 1 < input.rank; ++d) sizes[d] = input.sizes[d];
+  sizes[input.rank - 1] = layer.columns;
+  if (!ctx.resize(*layer.out, sizes, input.rank) || !groups::check_rows(ctx, *layer.out)) return false;
+  product->row_sums = layer.sums == nullptr ? nullptr : layer.sums->ptr<float>();
+  product->bias = layer.bias == nullptr ? nullptr : layer.bias->ptr<float>();
+  product->out = layer.out->ptr<float>();
+  product->variant = group_variant();
+  return true;
+}
+
+constexpr int kMostLayers = 3;  ///< that share an input
+
+/// Layers of one input, which becomes integers once; all have as many groups, and minimums and sums or none.
+template <int kBits>
+void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, int count, int position) {
+  if (input.dtype != ScalarType::Float) {
+    return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
+  }
+  if (input.rank < 1) return ctx.fail(Check::KernelRank, input, input.rank);
+  if (!groups::check_rows(ctx, input)) return;
+  GroupProduct<kBits> products[kMostLayers] = {};
+  int64_t columns = 0;
+  for (int i = 0; i < count; ++i) {
+    if (!prepare(ctx, input, layers[i], position, &products[i])) return;
+    if (products[i].weights.groups != products->weights.groups) {
+      return ctx.fail(Check::KernelShape, *layers[i].scales, products[i].weights.groups);
+    }
+    columns += layers[i].columns;
+  }
+  Left left = {};
+  const int64_t width = input.sizes[input.rank - 1];
   left.rows = 1;
-  for (int d = 0; d + 1 < input.rank; ++d) left.rows *= sizes[d] = input.sizes[d];
-  sizes[input.rank - 1] = columns;
-  if (!ctx.resize(out, sizes, input.rank) || !groups::check_rows(ctx, out)) return;
+  for (int d = 0; d + 1 < input.rank; ++d) left.rows *= input.sizes[d];
   if (left.rows == 0 || columns == 0) return;
-  product.variant = group_variant();
-  left.depth = product.weights.depth, left.groups = product.weights.groups;
-  left.most = tile_rows<kBits>(product.variant), left.by_row = sums != nullptr;
+  const bool minimums = layers->minimums != nullptr;
+  left.depth = products->weights.depth, left.groups = products->weights.groups;
+  left.most = tile_rows<kBits>(products->variant), left.by_row = layers->sums != nullptr;
   const int64_t pairs = left.rows * left.groups;
   left.numbers = ctx.temp_array<int8_t>(left.rows * left.depth);
   left.offsets = ctx.temp_array<int32_t>(pairs);
-  left.sums = minimums == nullptr ? nullptr : ctx.temp_array<float>(pairs);
+  left.sums = minimums ? ctx.temp_array<float>(pairs) : nullptr;
   left.scales = left.by_row ? nullptr : ctx.temp_array<float>(pairs);
   left.row_scales = left.by_row ? ctx.temp_array<RowScale>(left.rows) : nullptr;
   if (ctx.failed()) return;
   // Memory is read while the numbers of the row are found.
-  if (left.rows == 1) groups::prefetch_panel<kBits>(product.weights, 0);
-  const int zero = minimums == nullptr ? groups::kZero<kBits> : 0;
+  if (left.rows == 1) groups::prefetch_panel<kBits>(products->weights, 0);
+  const int zero = minimums ? 0 : groups::kZero<kBits>;
   const int64_t tiles = (left.rows + left.most - 1) / left.most;
   ctx.parallel_for(tiles, 4096 / (left.depth + 1) + 1, [&](int64_t first, int64_t last) {
     const int64_t end = std::min(left.rows, last * left.most);
@@ -261,10 +326,48 @@ void group_dynamic_linear(KernelContext& ctx, const Tensor& input, const Tensor&
       row += size;
     }
   });
-  product.row_sums = sums == nullptr ? nullptr : sums->ptr<float>();
-  product.bias = bias == nullptr ? nullptr : bias->ptr<float>();
-  product.out = out.ptr<float>();
-  product.run(ctx);
+  for (int i = 0; i < count; ++i) products[i].left = left;
+  if (left.rows == 1) return run_one_row(ctx, products, count);
+  for (int i = 0; i < count; ++i) {
+    if (layers[i].columns > 0) products[i].run(ctx);
+  }
+}
+
+/// Operands of several layers, by their lists.
+struct LayerLists {
+  const TensorList &weights, &scales, &minimums, &sums;
+  const IntList& columns;
+};
+
+/// Layers of 4 bits, one for each result. Empty lists of minimums or sums: none of them has any.
+void run_lists(KernelContext& ctx, const Tensor& input, const LayerLists& lists, std::initializer_list<Tensor*> out) {
+  using arg = arguments::int4_group_dynamic_linear_pair_out;
+  const struct {
+    size_t size;
+    int position;
+    bool may_be_empty;
+  } all[] = {{lists.weights.size(), arg::weights, false},
+             {lists.scales.size(), arg::scales, false},
+             {lists.minimums.size(), arg::minimums, true},
+             {lists.sums.size(), arg::sums, true},
+             {lists.columns.size(), arg::columns, false}};
+  for (const auto& list : all) {
+    if (list.size == out.size() || (list.may_be_empty && list.size == 0)) continue;
+    return ctx.fail(Check::KernelArgument, list.position, static_cast<int64_t>(list.size));
+  }
+  Layer layers[kMostLayers];
+  int count = 0;
+  for (Tensor* result : out) {
+    const auto i = static_cast<size_t>(count);
+    layers[count++] = {&lists.weights[i],
+                       &lists.scales[i],
+                       lists.minimums.size() == 0 ? nullptr : &lists.minimums[i],
+                       lists.sums.size() == 0 ? nullptr : &lists.sums[i],
+                       nullptr,
+                       lists.columns[i],
+                       result};
+  }
+  run_layers<4>(ctx, input, layers, count, arg::columns);
 }
 
 }  // namespace
@@ -272,15 +375,27 @@ void group_dynamic_linear(KernelContext& ctx, const Tensor& input, const Tensor&
 void int4_group_dynamic_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& scales,
                                    const Tensor* minimums, const Tensor* sums, const Tensor* bias, int64_t columns,
                                    Tensor& out) {
-  group_dynamic_linear<4>(ctx, input, weight, scales, minimums, sums, bias, columns,
-                          arguments::int4_group_dynamic_linear_out::columns, out);
+  const Layer layer = {&weight, &scales, minimums, sums, bias, columns, &out};
+  run_layers<4>(ctx, input, &layer, 1, arguments::int4_group_dynamic_linear_out::columns);
 }
 
 void int8_group_dynamic_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& scales,
                                    const Tensor* minimums, const Tensor* sums, const Tensor* bias, int64_t columns,
                                    Tensor& out) {
-  group_dynamic_linear<8>(ctx, input, weight, scales, minimums, sums, bias, columns,
-                          arguments::int8_group_dynamic_linear_out::columns, out);
+  const Layer layer = {&weight, &scales, minimums, sums, bias, columns, &out};
+  run_layers<8>(ctx, input, &layer, 1, arguments::int8_group_dynamic_linear_out::columns);
+}
+
+void int4_group_dynamic_linear_pair_out(KernelContext& ctx, const Tensor& input, const TensorList& weights,
+                                        const TensorList& scales, const TensorList& minimums, const TensorList& sums,
+                                        const IntList& columns, Tensor& out0, Tensor& out1) {
+  run_lists(ctx, input, {weights, scales, minimums, sums, columns}, {&out0, &out1});
+}
+
+void int4_group_dynamic_linear_triple_out(KernelContext& ctx, const Tensor& input, const TensorList& weights,
+                                          const TensorList& scales, const TensorList& minimums, const TensorList& sums,
+                                          const IntList& columns, Tensor& out0, Tensor& out1, Tensor& out2) {
+  run_lists(ctx, input, {weights, scales, minimums, sums, columns}, {&out0, &out1, &out2});
 }
 
 }  // namespace etir

@@ -7,6 +7,10 @@
 
 #include "kernels/util/vnni.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace etir::integer {
 
 /// What a row is quantized with.
@@ -137,6 +141,40 @@ inline void quantize(const float* x, int64_t n, float inverse, float zero, int8_
     const float shifted = value + kShift;
     to[k] = static_cast<int8_t>(static_cast<int32_t>(shifted - kShift));
   }
+}
+
+/// quantize(), and the sum of the integers.
+inline int32_t quantize_and_sum(const float* x, int64_t n, float inverse, float zero, int8_t* to) {
+  int64_t k = 0;
+  int32_t sum = 0;
+#if defined(__AVX2__)
+  // Compilers narrow one half of a register at a time.
+  const __m256 factor = _mm256_set1_ps(inverse), shift = _mm256_set1_ps(zero);
+  const __m256 low = _mm256_set1_ps(-128), high = _mm256_set1_ps(127);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // packing works in halves of a register
+  __m256i sums = _mm256_setzero_si256();
+  for (; k + 32 <= n; k += 32) {
+    __m256i eights[4];
+    for (int v = 0; v < 4; ++v) {
+      const __m256 product = _mm256_mul_ps(_mm256_loadu_ps(x + k + 8 * v), factor);
+      // Of a NaN and a number this maximum is the second.
+      const __m256 value = _mm256_max_ps(_mm256_add_ps(product, shift), low);
+      eights[v] = _mm256_cvtps_epi32(_mm256_min_ps(value, high));
+    }
+    const __m256i mixed =
+        _mm256_packs_epi16(_mm256_packs_epi32(eights[0], eights[1]), _mm256_packs_epi32(eights[2], eights[3]));
+    const __m256i numbers = _mm256_permutevar8x32_epi32(mixed, order);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + k), numbers);
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), numbers);
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  sum = _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+#endif
+  quantize(x + k, n - k, inverse, zero, to + k);
+  for (; k < n; ++k) sum += to[k];
+  return sum;
 }
 
 inline float inverse_of(const RowScale& row) { return static_cast<float>(1.0 / static_cast<double>(row.scale)); }

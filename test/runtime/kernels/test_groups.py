@@ -269,3 +269,49 @@ def test_arm(tmp_path: Path, processor: str, variant: str) -> None:
     subprocess.run([compiler, *flags, *map(str, sources), "-o", str(program)], check=True)
     done = subprocess.run([emulator, "-cpu", processor, str(program)], check=True, capture_output=True, text=True)
     assert done.stdout.split() == [variant, "0"]
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 2), (1, 576, 18), (5, 96, 3), (70, 128, 4), (0, 32, 1), (2, 40, 1)])
+@pytest.mark.parametrize("form", ["rows", "groups"])
+@pytest.mark.parametrize("low", [False, True])
+def test_layers_of_one_input(kernels: Kernels, shape: tuple[int, int, int], form: str, low: bool) -> None:
+    """Two and three at once have the bits of each alone, however their panels are shared out."""
+    rows, depth, groups = shape
+    columns = (40, 16, 150)
+    layers = [Layer(4, n, depth, groups, low=low, dtype=np.float16) for n in columns]
+    x = layers[0].rows(rows, depth)
+    for count, name in ((2, "pair"), (3, "triple")):
+        chosen = layers[:count]
+        weights, scales, minimums = (
+            [tensor(layer.arguments[i]) for layer in chosen if layer.arguments[i] is not None] for i in range(3)
+        )
+        sums = [tensor(layer.sums) for layer in chosen] if form == "rows" else []
+        like = [torch.zeros(rows, n) for n in columns[:count]]
+        arguments = [tensor(x), weights, scales, minimums, sums, list(columns[:count])]
+        found = kernels.call(f"etir::int4_group_dynamic_linear_{name}.out", arguments, like)
+        oracle = lookup(f"etir.int4_group_dynamic_linear_{name}.default")
+        wanted = oracle(x, *([one.numpy() for one in many] for many in arguments[1:5]), arguments[5])
+        for layer, n, result, other in zip(chosen, columns, found, wanted, strict=False):
+            of_rows = layer.sums if form == "rows" else None
+            alone, _ = call(kernels, "int4_group_dynamic_linear", [x, *layer.arguments, of_rows, None, n])
+            np.testing.assert_array_equal(result.numpy(), alone)
+            np.testing.assert_array_equal(result.numpy(), other)
+
+
+def test_layers_of_one_input_refuse(kernels: Kernels) -> None:
+    """Lists of other lengths, and layers of other groups."""
+    a, b = Layer(4, 16, 64, 2, low=False, dtype=np.float16), Layer(4, 16, 64, 1, low=False, dtype=np.float16)
+    x, like = torch.zeros(1, 64), [torch.zeros(1, 16)] * 2
+    weights, scales = ([tensor(layer.arguments[i]) for layer in (a, a)] for i in range(2))
+    sums = [tensor(a.sums)] * 2
+    name = "etir::int4_group_dynamic_linear_pair.out"
+    for bad in (
+        [x, weights[:1], scales, [], sums, [16, 16]],
+        [x, weights, scales, [], sums[:1], [16, 16]],
+        [x, weights, scales, [], sums, [16]],
+        [x, weights, scales, [], sums, [16, 17]],
+        [x, weights, [scales[0], tensor(b.arguments[1])], [], sums, [16, 16]],
+        [x[:, :32], weights, scales, [], sums, [16, 16]],
+    ):
+        with pytest.raises(KernelFailure):
+            kernels.call(name, bad, like)

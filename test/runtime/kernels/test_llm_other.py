@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from etir.interpret.numpy_ops import lookup
+
 from etir_testing.runtime.kernels import KernelFailure, Kernels, build_kernels
 
 
@@ -120,3 +122,33 @@ def test_refusals(kernels: Kernels) -> None:
         with pytest.raises(KernelFailure) as caught:
             kernels.call(name, arguments, likes)
         assert caught.value.check == failure, (name, arguments)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 9, 64), (1, 7, 3, 16), (2, 5, 1, 2), (1, 0, 2, 8), (1, 33, 4, 80)])
+def test_rotary(kernels: Kernels, shape: tuple[int, ...]) -> None:
+    """What transformers' models compute on ``[batch, heads, positions, width]``."""
+    x = torch.randn(shape)
+    angles = torch.randn(1, shape[1], shape[3])
+    cos, sin = angles.cos(), angles.sin()
+    turned, half = x.double().transpose(1, 2), shape[3] // 2
+    crossed = torch.cat([-turned[..., half:], turned[..., :half]], -1)
+    expected = (turned * cos.double()[:, None] + crossed * sin.double()[:, None]).transpose(1, 2).float()
+    (result,) = kernels.call("etir::rotary.out", [x, cos, sin], [x])
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-6)
+    oracle = lookup("etir.rotary.default")(x.numpy(), cos.numpy(), sin.numpy())
+    torch.testing.assert_close(result, torch.from_numpy(oracle), rtol=1e-6, atol=1e-6)
+
+
+def test_rotary_refuses(kernels: Kernels) -> None:
+    x, table = torch.zeros(1, 3, 2, 8), torch.zeros(1, 3, 8)
+    for bad in (
+        (x[0], table, table),
+        (x, table[0], table),
+        (x, table, table[:, :2]),
+        (x, table[..., :4].contiguous(), table),
+        (x, torch.zeros(2, 3, 8), table),
+        (torch.zeros(1, 3, 2, 7), torch.zeros(1, 3, 7), torch.zeros(1, 3, 7)),
+        (x.double(), table, table),
+    ):
+        with pytest.raises(KernelFailure):
+            kernels.call("etir::rotary.out", list(bad), [bad[0]])

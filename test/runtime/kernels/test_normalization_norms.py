@@ -1,12 +1,14 @@
-"""Layer, group and batch normalization and their gradients against torch."""
+"""Layer, group, batch and RMS normalization, and gradients, against torch."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from etir.interpret.numpy_ops import lookup
+
 from etir_testing.runtime.against_torch import LAYOUTS, laid_out, numbers, refuses
-from etir_testing.runtime.kernels import Kernels, build_kernels
+from etir_testing.runtime.kernels import KernelFailure, Kernels, build_kernels
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CLOSE = {
@@ -227,3 +229,25 @@ def test_batch_norm_refusals(kernels: Kernels) -> None:
     refuses(
         kernels, "KernelDimOrder", name, [x, None, None, stat, stat, 0.1, 1e-5], laid_out(x, "transposed"), none, none
     )
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 576), (7, 33), (2, 3, 5, 16), (300, 40), (3, 1), (0, 4), (4, 0), (5,)])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e4])
+def test_rms_norm(kernels: Kernels, shape: tuple[int, ...], scale: float) -> None:
+    """Also over the input, and against the interpreter's."""
+    x, eps = numbers(shape, torch.float32) * scale, 1e-5
+    for weight in (None, numbers(shape[-1:], torch.float32, 1)):
+        expected = torch.nn.functional.rms_norm(x.double(), shape[-1:], None, eps).float()
+        expected = expected if weight is None else expected * weight
+        for over in (None, 0) if x.numel() else (None,):
+            (result,) = kernels.call("etir::rms_norm.out", [x.clone(), weight, eps], [x], over=over)
+            torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+        oracle = lookup("etir.rms_norm.default")(x.numpy(), None if weight is None else weight.numpy(), eps)
+        torch.testing.assert_close(torch.from_numpy(oracle), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rms_norm_refusals(kernels: Kernels) -> None:
+    x = torch.ones(2, 4)
+    for bad in ((x, torch.ones(3)), (x, torch.ones(2, 4)), (x, torch.ones(4, dtype=torch.float64)), (x.double(), None)):
+        with pytest.raises(KernelFailure):
+            kernels.call("etir::rms_norm.out", [*bad, 1e-5], [bad[0]])
