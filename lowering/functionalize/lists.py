@@ -3,7 +3,7 @@
 ``broadcast_tensors``, ``meshgrid`` and the list forms of ``atleast_1d``, ``atleast_2d`` and ``atleast_3d`` say nothing
 of aliases in their schemas, and their results share memory with their operands one by one. The walk over a method
 knows views and changes of one tensor only, so these, and the in-place ones of ``_foreach_*``, are decomposed before
-it.
+it. So is ``einsum`` of one tensor without a sum, which is a permutation, or a diagonal, of that tensor itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from etir.dialects.aten import ops as aten
 from etir.dialects.aten.base import aten_op
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
+from etir.lowering.build.equations import parse_equation
 from etir.lowering.build.foreach import PREFIX, arguments_of_one, single_operator
 from etir.lowering.functionalize.emitter import Emitter, SymInt, Tensor, tensor_of
 from etir.lowering.functionalize.mutations import mutates
@@ -32,6 +33,8 @@ def take_lists_apart(method: FuncOp, emit: Emitter) -> None:
         emit.at(op)
         if op.name.startswith(PREFIX) and mutates(op):
             _change_each(op, emit)
+        if op.name == EINSUM:
+            _permute_one(op, emit)
         if op.name not in LISTS:
             continue
         tensors: Sequence[SSAValue] = op.arg("tensors")
@@ -52,6 +55,33 @@ def _change_each(op: SchemaOp, emit: Emitter) -> None:
     for index in range(len(given[op.SCHEMA.arguments[0].name])):
         arguments = arguments_of_one(one, op.SCHEMA, given, index)
         emit.results(aten_op(one.op_name), arguments, [arguments[changed].type])
+    Rewriter.erase_op(op)
+
+
+def _permute_one(op: SchemaOp, emit: Emitter) -> None:
+    """Replace ``einsum`` of one tensor by views of it; one that sums, or multiplies, stays."""
+    tensors: Sequence[SSAValue] = op.arg("tensors")
+    if len(tensors) != 1:
+        return
+    value, dims = tensors[0], list(dims_of(tensor_of(tensors[0])))
+    element = tensor_of(value).element_type
+    equation = parse_equation(op.arg("equation"), [len(dims)])
+    labels = list(equation.inputs[0])
+    if set(labels) != set(equation.output):
+        return
+    for label in equation.output:
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            kept = [i for i in range(len(labels)) if i not in (first, second)]
+            dims, labels = [*(dims[i] for i in kept), dims[first]], [*(labels[i] for i in kept), label]
+            given = {"self": value, "offset": 0, "dim1": first, "dim2": second}
+            value = emit(aten.diagonal.default, tensor_type(element, dims), given)
+    order = [labels.index(label) for label in equation.output]
+    type = tensor_type(element, [dims[i] for i in order])
+    value = emit(aten.permute.default, type, {"self": value, "dims": order})
+    value.name_hint = op.results[0].name_hint
+    op.results[0].replace_all_uses_with(value)
     Rewriter.erase_op(op)
 
 
@@ -85,6 +115,9 @@ def _grid(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAV
 def _at_least(emit: Emitter, op: SchemaOp, tensors: Sequence[SSAValue], tensor: SSAValue, index: int) -> SSAValue:
     return emit(aten_op(f"aten.{op.SCHEMA.name}.default"), op.results[index].type, {"self": tensor})
 
+
+EINSUM = "aten.einsum.default"
+"""Of one tensor it may be a view."""
 
 LISTS: dict[str, Callable[[Emitter, SchemaOp, Sequence[SSAValue], SSAValue, int], SSAValue]] = {
     "aten.broadcast_tensors.default": _broadcast,
