@@ -45,16 +45,16 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
-    lazy_traits_def,
     operand_def,
     opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
     result_def,
+    traits_def,
     var_operand_def,
 )
-from xdsl.traits import HasParent, IsTerminator
+from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from etir.backends.native.sizes import is_known
@@ -135,11 +135,15 @@ class YieldOp(IRDLOperation):
 
     name = "tile.yield"
     values = var_operand_def()
-    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(TemplateOp)))
+    traits = traits_def(IsTerminator())
     assembly_format = "$values attr-dict `:` type($values)"
 
     def __init__(self, *values: SSAValue):
         super().__init__(operands=[values])
+
+    def verify_(self) -> None:
+        if not isinstance(self.parent_op(), TemplateOp):
+            raise VerifyException("it ends the body of an operation that a template executes")
 
 
 @irdl_op_definition

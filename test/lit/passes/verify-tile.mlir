@@ -532,3 +532,11 @@ func.func @over(%x: memref<17xf32>, %y: memref<16xf32>, %z: memref<16xf32>) attr
   }
   func.return
 }
+
+// -----
+
+// What ends a body stands in one.
+// CHECK: error[E0301]: 'tile.yield' it ends the body of an operation that a template executes
+func.func @nowhere(%x: f32) attributes {native.outputs = 0 : i64} {
+  tile.yield %x : f32
+}
