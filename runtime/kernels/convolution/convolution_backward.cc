@@ -121,6 +121,8 @@ void weight_gradient(KernelContext& ctx, const Shape& s, const Tensor& grad, con
     g.m = plain.out_channels, g.n = plain.in_channels * plain.taps(), g.k = s.batch * q.positions();
     g.context = &q;
     g.accumulates = is_own_compute_v<T>;
+    // Few numbers of many products each: writing them more often costs nothing beside packing the image.
+    if (g.m * g.n <= 4 * GemmBlocks<C>::kTile) g.most_depth = std::min(g.most_depth, 64);
     g.pack_a = [](const void* q, int64_t i, int rows, int64_t p, int depth, C* to) {
       static_cast<const Q*>(q)->pack_small(i, rows, p, depth, to);
     };

@@ -66,6 +66,9 @@ struct Gemm {
                 bool first) = nullptr;
   /// Whether store() can add. If not, it is called once for each element.
   bool accumulates = true;
+  /// The most products that are added one after the other: where the depth is that of an image and terms cancel, a sum
+  /// of short sums loses less.
+  int most_depth = GemmBlocks<C>::kDepth;
   /// Result whose rows lie in memory and which is nothing but the sums plus the addend: whole panels are added to it in
   /// place, without store(). Element (i, j) of the addend, which may be null, is addend[i * addend_row + j *
   /// addend_col]; addend_col is 0 or 1.
@@ -283,7 +286,7 @@ struct GemmPlan {
   }
   int room_for(const Gemm<C>& g, int sums) const {
     const int room = (Blocks::kBuffer - sums) / (panels * kPanel + (g.a == nullptr ? kRows : 0));
-    return std::min(Blocks::kDepth, room / 8 * 8);
+    return std::min(g.most_depth, room / 8 * 8);
   }
 };
 
