@@ -137,6 +137,7 @@ def _edge() -> Iterator[Step]:
 def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     from etir.backends.api.integer_kernels import fuses_pairs
     from etir.backends.api.registry import leave_integers
+    from etir.passes.backend.add_in_product import AddInProductPass
     from etir.passes.backend.drop_unused_indices import DropUnusedIndicesPass
     from etir.passes.backend.elide_views import ElideViewsPass
     from etir.passes.backend.fuse_gelu import FuseGeluPass
@@ -214,6 +215,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
     yield Step(ReinplaceScatterPass(), "parts of state are written with `index_put`, which has an in-place kernel")
     yield Step(CommuteTransposeIntoMatmulPass(), "of a product with a transposed matrix, what is small is transposed")
     yield Step(CanonicalizePass(), "copies that cancel out are gone before views are looked for")
+    yield Step(AddInProductPass(o.target, o.link_libraries), "sums are written over what is added to a product")
     yield Step(ElideViewsPass(), "copies that move no byte become views")
     yield Step(CseSymbolicSizesPass(), "views compute sizes of their own")
     yield Step(DcePass(), "the copies that became views")

@@ -38,7 +38,8 @@ PLANNED_BYTES = 24
 
 PASSES = (
     f"drop-unused-indices{{target={TARGET}}},fuse-gelu{{target={TARGET}}},legalize-dim-order{{target={TARGET}}},"
-    "reinplace-scatter,commute-transpose-into-matmul,canonicalize,elide-views,cse-symbolic-sizes,dce,"
+    f"reinplace-scatter,commute-transpose-into-matmul,canonicalize,add-in-product{{target={TARGET}}},elide-views,"
+    "cse-symbolic-sizes,dce,"
     f"verify-link{{target={TARGET}}},"
     "to-out-variant{plan-inputs=false plan-outputs=false}"
 )

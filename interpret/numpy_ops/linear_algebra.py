@@ -129,7 +129,16 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
 @op("etir.linear_add.default")
 def linear_add(self: Array, input: Array, weight: Array, bias: Array | None = None) -> Array:
     """A linear layer plus a tensor of its result's shape."""
-    result = linear(input, weight, bias)
+    return _added(self, linear(input, weight, bias))
+
+
+@op("etir.matmul_add.default")
+def matmul_add(self: Array, input: Array, other: Array) -> Array:
+    """A product of matrices plus a tensor of its result's shape."""
+    return _added(self, matmul(input, other))
+
+
+def _added(self: Array, result: Array) -> Array:
     if self.shape != result.shape:
         raise ValueError(f"{list(self.shape)} is not the shape of the result, {list(result.shape)}")
     return to(to(self, compute_dtype(self.dtype)) + to(result, compute_dtype(self.dtype)), self.dtype)

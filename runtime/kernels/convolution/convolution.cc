@@ -6,7 +6,7 @@
 #include "kernels/convolution/convolution.gen.h"
 #include "kernels/convolution/depthwise.h"
 #include "kernels/convolution/engine.h"
-#include "kernels/util/begin_sum.h"
+#include "kernels/util/added.h"
 
 namespace etir {
 namespace {
@@ -37,11 +37,7 @@ void convolution(KernelContext& ctx, const Tensor& input, const Tensor& weight, 
   if (!ctx.resize(out, sizes, rank)) return;
   if (!has_data(ctx, input) || !has_data(ctx, weight) || !has_data(ctx, out)) return;
   if (bias != nullptr && !has_data(ctx, *bias)) return;
-  if (added != nullptr) {
-    if (!begin_sum(ctx, *added, bias, 1, out)) return;
-    bias = nullptr;
-    s.adds = true;
-  }
+  if (added != nullptr && !check_added(ctx, *added, out)) return;
   if (out.numel() == 0) return;
   dispatch<kReal>(input.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -50,11 +46,12 @@ void convolution(KernelContext& ctx, const Tensor& input, const Tensor& weight, 
     const int64_t group_stride = w.outer * (s.transposed ? s.in_channels : s.out_channels);
     if (s.transposed) std::swap(w.outer, w.channel);
     const Strides in = strides_of(input), to = strides_of(out);
-    if (!s.adds &&
+    if (added == nullptr &&
         convolve_depthwise(ctx, s, input.ptr<T>(), in, weight.ptr<T>(), w, group_stride, bias, out.ptr<T>(), to)) {
       return;
     }
-    convolve(ctx, s, input.ptr<T>(), in, weight.ptr<T>(), w, group_stride, bias, out.ptr<T>(), to);
+    convolve(ctx, s, input.ptr<T>(), in, weight.ptr<T>(), w, group_stride, bias, out.ptr<T>(), to,
+             added == nullptr ? nullptr : added->ptr<T>());
   });
 }
 

@@ -42,7 +42,7 @@ struct Patches {
   int64_t channel_step, tap_step;
   bool packed_weight;  ///< a row of weights lies along the depth
   bool linear_output;  ///< positions are out.spatial[2] apart throughout
-  bool adds;           ///< to what the output holds; there is no bias then
+  const T* added;      ///< what the convolution is added to, as the output lies; null: nothing
 
   int64_t taps() const { return grid[0].taps * grid[1].taps * grid[2].taps; }
   int64_t positions() const { return grid[0].count * grid[1].count * grid[2].count; }
@@ -204,6 +204,11 @@ struct Patches {
     if (bias_dtype == ScalarTypeOf<T>::value) return to_compute(static_cast<const T*>(bias)[bias_first + channel]);
     return read_as<C>(bias, bias_dtype, bias_first + channel);
   }
+  /// A row of finished sums plus `more(column)`, and what they are added to.
+  template <typename More>
+  void store_sum(T* to, const C* sums, int cols, const More& more) const {
+    if constexpr (std::is_floating_point_v<C>) store_sum_row<C>(to, added + (to - output), sums, cols, more);
+  }
   static void put(T& to, C sum, bool first) { to = from_compute<T>(first ? sum : static_cast<C>(to) + sum); }
 
   /// Sums of channels (rows) and positions (columns).
@@ -213,7 +218,9 @@ struct Patches {
       T* row = output + (i + r) * out.channel;
       if (linear_output && out.spatial[2] == 1) {
         T* to = row + j;
-        if (first) {
+        if (added != nullptr) {
+          store_sum(to, sums, cols, [&](int) { return more; });
+        } else if (first) {
           store_row<C>(to, sums, cols, [&](int) { return more; });
         } else {
           store_row<C>(to, sums, cols, [&](int c) { return to_compute(to[c]); });
@@ -223,7 +230,12 @@ struct Patches {
       int64_t at[kSpatial];
       position(j, at);
       for (int c = 0; c < cols; ++c) {
-        put(row[at[0] * out.spatial[0] + at[1] * out.spatial[1] + at[2] * out.spatial[2]], sums[c] + more, first);
+        T* to = row + at[0] * out.spatial[0] + at[1] * out.spatial[1] + at[2] * out.spatial[2];
+        if (added != nullptr) {
+          store_sum(to, sums + c, 1, [&](int) { return more; });
+        } else {
+          put(*to, sums[c] + more, first);
+        }
         if (++at[2] == grid[2].count) {
           at[2] = 0;
           if (++at[1] == grid[1].count) at[1] = 0, ++at[0];
@@ -238,7 +250,9 @@ struct Patches {
       position(i + r, at);
       T* to = output + at[0] * out.spatial[0] + at[1] * out.spatial[1] + at[2] * out.spatial[2] + j;
       const C* from = sums + r * stride;
-      if (!first) {
+      if (added != nullptr) {
+        store_sum(to, from, cols, [&](int c) { return first ? bias_of(j + c) : C(0); });
+      } else if (!first) {
         store_row<C>(to, from, cols, [&](int c) { return to_compute(to[c]); });
       } else if (bias == nullptr) {
         store_row<C>(to, from, cols, [](int) { return C(0); });
@@ -262,14 +276,17 @@ void convolve_grid(KernelContext& ctx, Patches<T>& q, bool channels_last) {
   g.k = q.in_channels * q.taps();
   g.context = &q;
   g.accumulates = is_own_compute_v<T>;
+  g.waits = q.added != nullptr;
   if constexpr (is_own_compute_v<T>) {
     const bool own_bias = q.bias == nullptr || q.bias_dtype == ScalarTypeOf<T>::value;
     if (q.linear_output && own_bias && (channels_last || q.out.spatial[2] == 1)) {
       g.out = reinterpret_cast<C*>(q.output);
       g.out_row = channels_last ? q.out.spatial[2] : q.out.channel;
+      g.added = reinterpret_cast<const C*>(q.added);
+    }
+    if (own_bias) {
       g.addend = q.bias == nullptr ? nullptr : static_cast<const C*>(q.bias) + q.bias_first;
       g.addend_row = channels_last ? 0 : 1, g.addend_col = channels_last ? 1 : 0;
-      if (q.adds) g.addend = g.out, g.addend_row = g.out_row, g.addend_col = 1;
     }
   }
   if (channels_last) {
@@ -281,8 +298,7 @@ void convolve_grid(KernelContext& ctx, Patches<T>& q, bool channels_last) {
       static_cast<const Q*>(q)->pack_weight_panel(p, depth, j, cols, to);
     };
     g.store = [](const void* q, const C* sums, int stride, int64_t i, int rows, int64_t j, int cols, bool first) {
-      const Q& patches = *static_cast<const Q*>(q);
-      patches.store_positions(sums, stride, i, rows, j, cols, first && !patches.adds);
+      static_cast<const Q*>(q)->store_positions(sums, stride, i, rows, j, cols, first);
     };
   } else {
     g.m = q.out_channels, g.n = q.positions();
@@ -296,8 +312,7 @@ void convolve_grid(KernelContext& ctx, Patches<T>& q, bool channels_last) {
       static_cast<const Q*>(q)->pack_columns(p, depth, j, cols, to);
     };
     g.store = [](const void* q, const C* sums, int stride, int64_t i, int rows, int64_t j, int cols, bool first) {
-      const Q& patches = *static_cast<const Q*>(q);
-      patches.store_channels(sums, stride, i, rows, j, cols, first && !patches.adds);
+      static_cast<const Q*>(q)->store_channels(sums, stride, i, rows, j, cols, first);
     };
   }
   gemm(ctx, g);
@@ -325,30 +340,29 @@ bool convolve_pointwise(KernelContext& ctx, const Shape& s, const Patches<T>& q)
   m.out = q.output, m.out_row = q.out.channel, m.out_col = q.out.spatial[2];
   m.addend = q.bias == nullptr ? nullptr : static_cast<const T*>(q.bias) + q.bias_first;
   m.addend_row = 1, m.addend_col = 0;
-  if (q.adds) m.addend = m.out, m.addend_row = m.out_row, m.addend_col = m.out_col;
+  m.added = q.added;
   m.alpha = m.beta = compute_t<T>(1);
   // Missing dims have stride 0; a single position may have any.
-  if (m.n == 1) {
-    m.b_col = m.out_col = 1;
-    if (q.adds) m.addend_col = 1;
-  }
+  if (m.n == 1) m.b_col = m.out_col = 1;
   if (m.out_row == 1 && m.out_col != 1) m.transpose();
   matmul(ctx, m);
   return true;
 }
 
 /// Computes a convolution whose arguments are checked. `weight_strides.outer` is the stride of output channels inside a
-/// group, `.channel` that of input channels, and `group_stride` that of groups.
+/// group, `.channel` that of input channels, and `group_stride` that of groups. The finished convolution, which is not
+/// transposed then and has a bias of its own type, is added to what is `added` (null: nothing): it lies as the output,
+/// and may be in its memory.
 template <typename T>
 void convolve(KernelContext& ctx, const Shape& s, const T* input, const Strides& in, const T* weight,
-              const Strides& weight_strides, int64_t group_stride, const Tensor* bias, T* output, const Strides& out) {
+              const Strides& weight_strides, int64_t group_stride, const Tensor* bias, T* output, const Strides& out,
+              const T* added = nullptr) {
   const bool channels_last = out.channel == 1 && s.out_channels * s.groups > 1 && s.out_positions() > 1;
   for_each_grid(s, [&](const GridDim(&grid)[kSpatial]) {
     Patches<T> q;
     int64_t output_first = 0, weight_first = 0;
     q.in_channels = s.in_channels, q.out_channels = s.out_channels;
     q.in = in, q.w = weight_strides, q.out = out;
-    q.adds = s.adds;
     for (int d = 0; d < kSpatial; ++d) {
       q.grid[d] = grid[d];
       output_first += grid[d].out_first * out.spatial[d];
@@ -363,6 +377,7 @@ void convolve(KernelContext& ctx, const Shape& s, const T* input, const Strides&
         q.input = input + n * in.outer + group * s.in_channels * in.channel;
         q.weight = weight + group * group_stride + weight_first;
         q.output = output + n * out.outer + group * s.out_channels * out.channel + output_first;
+        q.added = added == nullptr ? nullptr : added + (q.output - output);
         q.bias_first = group * s.out_channels;
         if (!convolve_pointwise(ctx, s, q)) convolve_grid(ctx, q, channels_last);
       }

@@ -54,7 +54,6 @@ struct Shape {
   int64_t in[kSpatial] = {1, 1, 1}, out[kSpatial] = {1, 1, 1}, kernel[kSpatial] = {1, 1, 1};
   int64_t stride[kSpatial] = {1, 1, 1}, padding[kSpatial] = {0, 0, 0}, dilation[kSpatial] = {1, 1, 1};
   bool transposed = false;
-  bool adds = false;  ///< sums are added to what the result holds, without a bias
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t out_positions() const { return out[0] * out[1] * out[2]; }

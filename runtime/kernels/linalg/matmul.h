@@ -11,7 +11,7 @@
 
 namespace etir {
 
-/// out = beta * addend + alpha * a @ b, with a m x k and b k x n. Strides are in elements.
+/// out = beta * addend + alpha * a @ b, with a m x k and b k x n, and then what is `added`. Strides are in elements.
 template <typename T, typename Out>
 struct Matmul {
   using C = compute_t<T>;
@@ -25,6 +25,9 @@ struct Matmul {
   const Out* addend;  ///< null: nothing is added
   int64_t addend_row, addend_col;
   C alpha, beta;
+  /// Null: nothing. It lies as the result does, and may be where that goes; the factors are 1 then, and the addend of
+  /// each element is a whole element (addend_row and addend_col are 0 or 1).
+  const Out* added = nullptr;
 
   /// The same product, told of the transposed matrices.
   void transpose() {
@@ -37,6 +40,9 @@ struct Matmul {
   }
 
   void store(const C* sums, int stride, int64_t i, int rows, int64_t j, int cols, bool first) const {
+    if constexpr (std::is_floating_point_v<C>) {
+      if (added != nullptr) return store_sum(sums, stride, i, rows, j, cols, first);
+    }
     const bool plain = out_col == 1 && alpha == C(1) && (beta == C(1) || addend == nullptr) && addend_col <= 1;
     for (int r = 0; r < rows; ++r) {
       const C* from = sums + r * stride;
@@ -63,6 +69,28 @@ struct Matmul {
           sum += multiply(beta, static_cast<C>(more[c * addend_col]));
         }
         to[c * out_col] = from_compute<Out>(sum);
+      }
+    }
+  }
+
+  /// The same for finished sums, rounded as they would be stored, and what is added to them.
+  void store_sum(const C* sums, int stride, int64_t i, int rows, int64_t j, int cols, bool first) const {
+    for (int r = 0; r < rows; ++r) {
+      const C* from = sums + r * stride;
+      const int64_t at = (i + r) * out_row + j * out_col;
+      Out* to = out + at;
+      const Out* before = added + at;
+      const Out* more = first && addend != nullptr ? addend + (i + r) * addend_row + j * addend_col : nullptr;
+      if (out_col != 1) {
+        for (int c = 0; c < cols; ++c) {
+          const C sum = more == nullptr ? from[c] : from[c] + static_cast<C>(more[c * addend_col]);
+          const C product = static_cast<C>(from_compute<Out>(sum));
+          to[c * out_col] = from_compute<Out>(static_cast<C>(before[c * out_col]) + product);
+        }
+      } else if (more == nullptr) {
+        store_sum_row<C>(to, before, from, cols, [](int) { return C(0); });
+      } else {
+        store_sum_row<C>(to, before, from, cols, [&](int c) { return static_cast<C>(more[c * addend_col]); });
       }
     }
   }
@@ -273,7 +301,7 @@ void dot_range(const Matmul<T, Out>& q, int64_t j_begin, int64_t j_end) {
   }
 }
 
-/// Computes the product. `addend` may be the result itself.
+/// Computes the product. `addend` and `added` may be the result itself.
 template <typename T, typename Out, typename Context>
 void matmul(Context& ctx, Matmul<T, Out> q) {
   using C = compute_t<T>;
@@ -293,6 +321,7 @@ void matmul(Context& ctx, Matmul<T, Out> q) {
   g.m = q.m, g.n = q.n, g.k = q.k;
   g.context = &q;
   g.accumulates = is_own_compute_v<Out>;
+  g.waits = q.added != nullptr;
   if constexpr (is_own_compute_v<T>) {
     if (q.a_col == 1 || (q.a_row == 1 && Blocks::kLanes > 1 && !ETIR_SMALL_STACK)) {
       g.a = reinterpret_cast<const C*>(q.a), g.a_row = q.a_row, g.a_col = q.a_col;
@@ -303,6 +332,9 @@ void matmul(Context& ctx, Matmul<T, Out> q) {
     const bool plain = q.addend == nullptr || (q.beta == C(1) && (q.addend_col == 0 || q.addend_col == 1));
     if (q.out_col == 1 && q.alpha == C(1) && plain) {
       g.out = reinterpret_cast<C*>(q.out), g.out_row = q.out_row;
+      g.added = reinterpret_cast<const C*>(q.added);
+    }
+    if (g.out != nullptr || q.added != nullptr) {
       g.addend = reinterpret_cast<const C*>(q.addend), g.addend_row = q.addend_row, g.addend_col = q.addend_col;
     }
   }

@@ -1,5 +1,5 @@
 // Matrix products: mm, bmm, addmm, baddbmm, addbmm, addmv, mv, dot, vdot, linear, matmul, addr, outer, _int_mm, and a
-// linear layer that adds to a tensor.
+// linear layer and a product that are added to a tensor.
 //
 // All of them are one strided, batched product out = beta * addend + alpha * a @ b, described by a Product and computed
 // in one place, so that there is one instance of the code for each dtype. Operands lie in any dense order: a transposed
@@ -9,7 +9,7 @@
 #include "kernels/kernel.h"
 #include "kernels/linalg/matmul.h"
 #include "kernels/linalg/products.gen.h"
-#include "kernels/util/begin_sum.h"
+#include "kernels/util/added.h"
 #include "kernels/util/checks.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/loops.h"
@@ -31,6 +31,7 @@ struct Product {
   int batch_rank = 0;
   int64_t batch_sizes[kMaxRank] = {};
   Operand a, b, out, addend;
+  const char* added = nullptr;  ///< what the finished product is added to, as the result lies; null: nothing
 
   /// Makes batch dims that the right matrix does not have part of the rows.
   void fold() {
@@ -107,6 +108,7 @@ void compute(KernelContext& ctx, Product p, const Factors& factors) {
     q.addend = p.addend.data == nullptr ? nullptr : reinterpret_cast<const Out*>(p.addend.data) + addend;
     q.addend_row = p.addend.row, q.addend_col = p.addend.col;
     q.alpha = alpha_value, q.beta = beta_value;
+    if (p.added != nullptr) q.added = reinterpret_cast<const Out*>(p.added) + out;
     matmul(context, q);
   };
   if (batches == 1) return one(ctx, 0);
@@ -239,15 +241,12 @@ void broadcast_product(KernelContext& ctx, const Tensor& a, const Tensor& b, boo
   if (a_row >= 0) sizes[rank++] = p.m;
   if (b_col >= 0) sizes[rank++] = p.n;
   if (!make_result(ctx, out, sizes, rank)) return;
-  if (added != nullptr) {
-    if (!begin_sum(ctx, *added, bias, rank - 1, out)) return;
-  } else if (bias != nullptr && !addend_operand(ctx, *bias, sizes, rank, a_row >= 0, b_col >= 0, &p.addend)) {
-    return;
-  }
+  if (added != nullptr && !check_added(ctx, *added, out)) return;
+  if (bias != nullptr && !addend_operand(ctx, *bias, sizes, rank, a_row >= 0, b_col >= 0, &p.addend)) return;
   p.a = operand(a, a_row, a_col, a_batch, p.batch_rank);
   p.b = operand(b, b_row, b_col, b_batch, p.batch_rank);
   p.out = operand(out, a_row >= 0 ? p.batch_rank : -1, b_col >= 0 ? rank - 1 : -1, p.batch_rank, p.batch_rank);
-  if (added != nullptr) p.addend = p.out;
+  if (added != nullptr) p.added = static_cast<const char*>(added->data);
   compute(ctx, out, p);
 }
 
@@ -350,7 +349,15 @@ void linear_add_out(KernelContext& ctx, const Tensor& self, const Tensor& input,
     return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
   if (weight.rank != 2) return ctx.fail(Check::KernelRank, weight, weight.rank);
+  if (bias != nullptr && bias->rank != 1) return ctx.fail(Check::KernelRank, *bias, bias->rank);
+  if (bias != nullptr && bias->sizes[0] != weight.sizes[0]) return ctx.fail(Check::KernelShape, *bias, bias->sizes[0]);
   broadcast_product(ctx, input, weight, true, bias, out, &self);
+}
+void matmul_add_out(KernelContext& ctx, const Tensor& self, const Tensor& input, const Tensor& other, Tensor& out) {
+  if (!contains(kFloats & kSelectedDtypes, input.dtype)) {
+    return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
+  }
+  broadcast_product(ctx, input, other, false, nullptr, out, &self);
 }
 
 void addbmm_out(KernelContext& ctx, const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,

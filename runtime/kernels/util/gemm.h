@@ -10,6 +10,10 @@
 // a program's memory is planned, and a product must not fail for want of scratch memory. One buffer serves all, of
 // 15 KB where there is an operating system and of 4 KB elsewhere (ETIR_SMALL_STACK); what is packed at once follows
 // from its size.
+//
+// A product that is added to what lies where the result goes (`waits`) may write nothing there before all of the depth
+// is done. Its sums wait in the buffer, which is 32 KB longer then, for as many rows as that holds: it is rounded as
+// the product alone would be, so that a program has the same bits whether an addition is part of a product or not.
 #pragma once
 
 #include <algorithm>
@@ -41,6 +45,8 @@ struct GemmBlocks {
   static constexpr int kTile = kRows * kPanel;
   /// Rows whose sums are kept aside when the result's type cannot hold them between two blocks of depth.
   static constexpr int kSumRows = ETIR_SMALL_STACK ? kRows : 4 * kRows;
+  /// What the buffer has besides for sums that wait. Left matrices are packed again for every strip of such rows.
+  static constexpr int kWaiting = (ETIR_SMALL_STACK ? 0 : 32768) / static_cast<int>(sizeof(C));
   /// Panels that a single row takes at once.
   static constexpr int kWide = ETIR_SMALL_STACK || kLanes == 1 ? 1 : 4;
   /// Bytes of the left matrix that are to stay in the second-level cache.
@@ -61,7 +67,9 @@ struct Gemm {
   int64_t b_row = 0;
   /// Writes a panel: `depth` rows of kPanel elements, zeros after the first `cols`.
   void (*pack_b)(const void* context, int64_t p, int depth, int64_t j, int cols, C* to) = nullptr;
-  /// Takes sums of products; rows of `sums` are `stride` apart. `first` is false when they add to what is there.
+  /// Takes sums of products; rows of `sums` are `stride` apart. `first` is false when they add to what is there. Where
+  /// the product waits, it gets finished sums and adds them to what is to be added; `first` is false when they have the
+  /// addend already.
   void (*store)(const void* context, const C* sums, int stride, int64_t i, int rows, int64_t j, int cols,
                 bool first) = nullptr;
   /// Whether store() can add. If not, it is called once for each element.
@@ -76,6 +84,10 @@ struct Gemm {
   int64_t out_row = 0;
   const C* addend = nullptr;
   int64_t addend_row = 0, addend_col = 0;
+  /// Whether the finished product, which is what would be stored otherwise, is added to something that may be where the
+  /// result goes. With `out`, element (i, j) of that is added[i * out_row + j].
+  bool waits = false;
+  const C* added = nullptr;
   const void* context = nullptr;
 };
 
@@ -88,17 +100,19 @@ struct GemmLeft {
   int64_t row, col;
   const C* next;
 };
-/// Where a tile's sums go: rows of `to`, plus those of `add` if there is one.
+/// Where a tile's sums go: rows of `to`, plus those of `add` if there is one, and then those of `then`, which are as
+/// far apart as those of `to`.
 template <typename C>
 struct GemmTarget {
   const C* add;
   int64_t add_row;
   C* to;
   int64_t to_row;
+  const C* then = nullptr;
 };
 
-/// target = add + a[r][:depth] * b[:depth][j] for kRows rows and kVectors vectors of columns. With kByColumns a.row is
-/// 1, otherwise a.col.
+/// target = (add + a[r][:depth] * b[:depth][j]) + then for kRows rows and kVectors vectors of columns. With kByColumns
+/// a.row is 1, otherwise a.col.
 template <typename C, int kRows, int kVectors, bool kByColumns>
 inline void gemm_tile(const GemmLeft<C>& a, const C* b, int64_t b_row, int depth, const GemmTarget<C>& target) {
   using V = typename Vector<C>::type;
@@ -149,6 +163,13 @@ inline void gemm_tile(const GemmLeft<C>& a, const C* b, int64_t b_row, int depth
       for (int v = 0; v < kVectors; ++v) acc[r][v] += load_vector<C>(target.add + r * target.add_row + v * kLanes);
     }
   }
+  if (target.then != nullptr) {
+    ETIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      ETIR_UNROLL
+      for (int v = 0; v < kVectors; ++v) acc[r][v] += load_vector<C>(target.then + r * target.to_row + v * kLanes);
+    }
+  }
   ETIR_UNROLL
   for (int r = 0; r < kRows; ++r) {
     ETIR_UNROLL
@@ -165,6 +186,7 @@ void gemm_strip(GemmLeft<C> a, const C* b, int64_t b_row, int depth, int rows, G
   const auto advance = [&](int done) {
     a.at += done * a.row, target.to += done * target.to_row, rows -= done;
     if (target.add != nullptr) target.add += done * target.add_row;
+    if (target.then != nullptr) target.then += done * target.to_row;
   };
   if constexpr (kRows > 4) {
     if (rows >= 4) {
@@ -217,6 +239,27 @@ inline void store_row(Out* to, const C* __restrict from, int cols, const More& m
   store_row_rest<C>(to, from, done, cols, more);
 }
 
+/// Writes a row of finished sums plus `more(column)`, rounded as store_row() does, plus `added`, which may be where it
+/// is written.
+template <typename C, typename Out, typename More>
+inline void store_sum_row(Out* to, const Out* added, const C* __restrict from, int cols, const More& more) {
+  constexpr int kPanel = GemmBlocks<C>::kPanel;
+  Out product[kPanel];
+  for (int done = 0; done < cols; done += kPanel) {
+    const int count = std::min(kPanel, cols - done);
+    store_row<C>(product, from + done, count, [&](int c) { return more(done + c); });
+    if (count == kPanel) {
+      C row[kPanel];
+      for (int c = 0; c < kPanel; ++c) row[c] = static_cast<C>(added[done + c]) + static_cast<C>(product[c]);
+      for (int c = 0; c < kPanel; ++c) to[done + c] = static_cast<Out>(row[c]);
+      continue;
+    }
+    for (int c = done; c < cols; ++c) {
+      to[c] = static_cast<Out>(static_cast<C>(added[c]) + static_cast<C>(product[c - done]));
+    }
+  }
+}
+
 /// One row times a right matrix that stays where it is: several panels at once, so that long pieces of rows are read.
 template <typename C>
 void gemm_row(const Gemm<C>& g, int64_t j_begin, int64_t j_end) {
@@ -226,26 +269,51 @@ void gemm_row(const Gemm<C>& g, int64_t j_begin, int64_t j_end) {
   C panel[kDepth * kPanel];
   C row[kDepth];
   C sums[kCols];
+  const bool direct_a = g.a != nullptr && g.a_col == 1;
+  const auto left = [&](int64_t p, int depth) -> detail::GemmLeft<C> {
+    if (!direct_a) g.pack_a(g.context, 0, 1, p, depth, row);
+    return {direct_a ? g.a + p : row, 0, 1, nullptr};
+  };
+  const auto columns_at = [&](int64_t j) {
+    return j + kCols <= j_end ? kCols : static_cast<int>(std::min<int64_t>(kPanel, j_end - j));
+  };
+  const auto multiply = [&](const detail::GemmLeft<C>& a, int64_t p, int depth, int64_t j, int cols, const C* add) {
+    const C* b = g.b + p * g.b_row + j;
+    const detail::GemmTarget<C> target = {add, 0, sums, kCols};
+    if (kCols > kPanel && cols == kCols) {
+      return detail::gemm_tile<C, 1, Blocks::kVectors * Blocks::kWide, false>(a, b, g.b_row, depth, target);
+    }
+    const bool direct = cols == kPanel;
+    if (!direct) g.pack_b(g.context, p, depth, j, cols, panel);
+    detail::gemm_tile<C, 1, Blocks::kVectors, false>(a, direct ? b : panel, direct ? g.b_row : kPanel, depth, target);
+  };
+  const auto depth_at = [&](int64_t p) { return static_cast<int>(std::min<int64_t>(kDepth, g.k - p)); };
+  if (g.waits) {
+    for (int64_t j = j_begin, cols = 0; j < j_end; j += cols) {
+      const int count = columns_at(j);
+      cols = count;
+      if (g.addend != nullptr) {
+        for (int c = 0; c < kCols; ++c) sums[c] = c < count ? g.addend[(j + c) * g.addend_col] : C(0);
+      }
+      int64_t p = 0;
+      do {
+        const int depth = depth_at(p);
+        multiply(left(p, depth), p, depth, j, count, p == 0 && g.addend == nullptr ? nullptr : sums);
+        p += depth;
+      } while (p < g.k);
+      g.store(g.context, sums, kCols, 0, 1, j, count, false);
+    }
+    return;
+  }
   int64_t p = 0;
   do {
-    const int depth = static_cast<int>(std::min<int64_t>(kDepth, g.k - p));
-    const bool direct_a = g.a != nullptr && g.a_col == 1;
-    const detail::GemmLeft<C> a = {direct_a ? g.a + p : row, 0, 1, nullptr};
-    if (!direct_a) g.pack_a(g.context, 0, 1, p, depth, row);
-    const detail::GemmTarget<C> target = {nullptr, 0, sums, kCols};
-    int64_t j = j_begin;
-    for (; j + kCols <= j_end; j += kCols) {
-      detail::gemm_tile<C, 1, Blocks::kVectors * Blocks::kWide, false>(a, g.b + p * g.b_row + j, g.b_row, depth,
-                                                                       target);
-      g.store(g.context, sums, kCols, 0, 1, j, kCols, p == 0);
-    }
-    for (; j < j_end; j += kPanel) {
-      const int cols = static_cast<int>(std::min<int64_t>(kPanel, j_end - j));
-      const bool direct = cols == kPanel;
-      if (!direct) g.pack_b(g.context, p, depth, j, cols, panel);
-      detail::gemm_tile<C, 1, Blocks::kVectors, false>(a, direct ? g.b + p * g.b_row + j : panel,
-                                                       direct ? g.b_row : kPanel, depth, target);
-      g.store(g.context, sums, kCols, 0, 1, j, cols, p == 0);
+    const int depth = depth_at(p);
+    const detail::GemmLeft<C> a = left(p, depth);
+    for (int64_t j = j_begin, cols = 0; j < j_end; j += cols) {
+      const int count = columns_at(j);
+      cols = count;
+      multiply(a, p, depth, j, count, nullptr);
+      g.store(g.context, sums, kCols, 0, 1, j, count, p == 0);
     }
     p += depth;
   } while (p < g.k);
@@ -261,6 +329,7 @@ struct GemmPlan {
 
   int panels, depth;
   bool keep;       ///< sums are kept aside until all of the depth is done
+  bool wait;       ///< because the product waits: they have the addend, and the last block of depth takes them out
   bool in_place;   ///< whole panels of the right matrix are read where they are
   int64_t strips;  ///< rows of the left matrix that go by at once
 
@@ -277,18 +346,47 @@ struct GemmPlan {
     // Blocks of the same size.
     const int64_t blocks = std::max<int64_t>(1, (g.k + room - 1) / room);
     depth = static_cast<int>(std::min<int64_t>(room, ((g.k + blocks - 1) / blocks + 7) / 8 * 8));
-    strips =
-        keep ? Blocks::kSumRows
-             : std::max<int64_t>(16, Blocks::kLeftBytes / static_cast<int>(sizeof(C)) / kRows / std::max(8, depth)) *
-                   kRows;
+    wait = g.waits && g.accumulates && g.k > depth;
+    if (keep) {
+      strips = Blocks::kSumRows;
+    } else if (wait) {
+      // As many as the buffer holds, in strips of the same size.
+      keep = true;
+      const int64_t most = (Blocks::kBuffer + Blocks::kWaiting - packed(g)) / (panels * kPanel) / kRows;
+      const int64_t tiles = (rows + kRows - 1) / kRows, turns = std::max<int64_t>(1, (tiles + most - 1) / most);
+      strips = (tiles + turns - 1) / turns * kRows;
+    } else {
+      strips =
+          std::max<int64_t>(16, Blocks::kLeftBytes / static_cast<int>(sizeof(C)) / kRows / std::max(8, depth)) * kRows;
+    }
     // A right matrix in place pays as long as few strips read it.
     in_place = g.b != nullptr && rows <= 2 * kRows;
   }
+  /// Elements of the buffer that hold what is packed of both matrices; sums follow.
+  int packed(const Gemm<C>& g) const { return depth * (panels * kPanel + (g.a == nullptr ? kRows : 0)); }
   int room_for(const Gemm<C>& g, int sums) const {
     const int room = (Blocks::kBuffer - sums) / (panels * kPanel + (g.a == nullptr ? kRows : 0));
     return std::min(g.most_depth, room / 8 * 8);
   }
 };
+
+/// What a tile's sums begin with: the addend of rows [i, i + rows) and columns [j, j + cols), where it lies or, if it
+/// has to be repeated, in `tile`.
+template <typename C>
+void gemm_begin(const Gemm<C>& g, int64_t i, int rows, int64_t j, int cols, C* tile, int64_t tile_row,
+                GemmTarget<C>* target) {
+  constexpr int kPanel = GemmBlocks<C>::kPanel;
+  if (g.addend == nullptr) return;
+  if (g.addend_col == 1 && cols == kPanel) {
+    target->add = g.addend + i * g.addend_row + j, target->add_row = g.addend_row;
+    return;
+  }
+  for (int r = 0; r < rows; ++r) {
+    const C* from = g.addend + (i + r) * g.addend_row + j * g.addend_col;
+    for (int k = 0; k < kPanel; ++k) tile[r * tile_row + k] = k < cols ? from[k * g.addend_col] : C(0);
+  }
+  target->add = tile, target->add_row = tile_row;
+}
 
 /// Rows [i_begin, i_end) of one block of depth and columns. `sums` has room for a tile, or, when the plan keeps sums,
 /// for all of them.
@@ -305,7 +403,7 @@ void gemm_block(const Gemm<C>& g, const GemmPlan<C>& plan, int64_t i_begin, int6
     const int count = std::min(kPanel, cols - c);
     if (!plan.in_place || count < kPanel) g.pack_b(g.context, p, depth, j + c, count, buffer + c * plan.depth);
   }
-  const bool first = p == 0;
+  const bool first = p == 0, last = p + depth >= g.k;
   for (int64_t i = i_begin; i < i_end; i += kRows) {
     const int rows = static_cast<int>(std::min<int64_t>(kRows, i_end - i));
     GemmLeft<C> a = {strip, depth, 1, nullptr};
@@ -320,27 +418,60 @@ void gemm_block(const Gemm<C>& g, const GemmPlan<C>& plan, int64_t i_begin, int6
       const bool direct = plan.in_place && count == kPanel;
       const C* b = direct ? g.b + p * g.b_row + j + c : buffer + c * plan.depth;
       const int64_t b_row = direct ? g.b_row : kPanel;
-      if (plan.keep) {
-        C* to = sums + (i - i_begin) * keep_row + c;
-        gemm_panel<C>(a, b, b_row, depth, rows, count, {first ? nullptr : to, keep_row, to, keep_row});
-      } else if (g.out != nullptr && count == kPanel) {
-        C* to = g.out + i * g.out_row + j + c;
-        GemmTarget<C> target = {to, g.out_row, to, g.out_row};
-        if (first && (g.addend == nullptr || g.addend_col == 1)) {
-          target.add = g.addend == nullptr ? nullptr : g.addend + i * g.addend_row + j + c;
-          target.add_row = g.addend_row;
-        } else if (first) {
-          for (int r = 0; r < rows; ++r) {
-            for (int k = 0; k < kPanel; ++k) sums[r * kPanel + k] = g.addend[(i + r) * g.addend_row];
-          }
-          target.add = sums, target.add_row = kPanel;
+      const bool whole = g.out != nullptr && count == kPanel;
+      C* tile = plan.keep ? sums + (i - i_begin) * keep_row + c : sums;
+      const int64_t tile_row = plan.keep ? keep_row : kPanel;
+      if (g.waits && g.accumulates) {
+        GemmTarget<C> target = {first ? nullptr : tile, tile_row, tile, tile_row};
+        if (first) gemm_begin(g, i, rows, j + c, count, tile, tile_row, &target);
+        if (last && whole) {
+          target.to = g.out + i * g.out_row + j + c, target.to_row = g.out_row;
+          target.then = g.added + i * g.out_row + j + c;
         }
+        gemm_panel<C>(a, b, b_row, depth, rows, count, target);
+        if (last && !whole) g.store(g.context, tile, static_cast<int>(tile_row), i, rows, j + c, count, false);
+      } else if (plan.keep) {
+        gemm_panel<C>(a, b, b_row, depth, rows, count, {first ? nullptr : tile, tile_row, tile, tile_row});
+      } else if (whole) {
+        C* to = g.out + i * g.out_row + j + c;
+        GemmTarget<C> target = {first ? nullptr : to, g.out_row, to, g.out_row};
+        if (first) gemm_begin(g, i, rows, j + c, count, sums, kPanel, &target);
         gemm_panel<C>(a, b, b_row, depth, rows, count, target);
       } else {
         gemm_panel<C>(a, b, b_row, depth, rows, count, {nullptr, 0, sums, kPanel});
         g.store(g.context, sums, kPanel, i, rows, j + c, count, first);
       }
     }
+  }
+}
+
+/// The product's rows [i_begin, i_end) and columns [j_begin, j_end), with a buffer of kSize elements.
+template <typename C, int kSize>
+[[gnu::noinline]] void gemm_blocks(const Gemm<C>& g, const GemmPlan<C>& plan, int64_t i_begin, int64_t i_end,
+                                   int64_t j_begin, int64_t j_end) {
+  alignas(64) C buffer[kSize];
+  const int cols = plan.panels * GemmPlan<C>::kPanel;
+  C* sums = buffer + plan.packed(g);
+  for (int64_t i = i_begin; i < i_end; i += plan.strips) {
+    const int64_t i_stop = std::min(i_end, i + plan.strips);
+    if (plan.keep) {
+      for (int64_t j = j_begin; j < j_end; j += cols) {
+        for (int64_t p = 0; p < g.k; p += plan.depth) {
+          gemm_block(g, plan, i, i_stop, p, j, j_end, buffer, sums);
+        }
+        if (plan.wait) continue;
+        g.store(g.context, sums, cols, i, static_cast<int>(i_stop - i), j,
+                static_cast<int>(std::min<int64_t>(cols, j_end - j)), true);
+      }
+      continue;
+    }
+    int64_t p = 0;
+    do {
+      for (int64_t j = j_begin; j < j_end; j += cols) {
+        gemm_block(g, plan, i, i_stop, p, j, j_end, buffer, sums);
+      }
+      p += plan.depth;
+    } while (p < g.k);
   }
 }
 
@@ -351,30 +482,13 @@ template <typename C>
 void gemm_range(const Gemm<C>& g, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end) {
   using Blocks = GemmBlocks<C>;
   if (g.m == 1 && g.b != nullptr && g.accumulates && i_begin < i_end) return gemm_row(g, j_begin, j_end);
-  alignas(64) C buffer[Blocks::kBuffer];
   const detail::GemmPlan<C> plan(g, i_end - i_begin);
-  const int cols = plan.panels * Blocks::kPanel;
-  C* sums = buffer + plan.depth * (cols + (g.a == nullptr ? Blocks::kRows : 0));
-  for (int64_t i = i_begin; i < i_end; i += plan.strips) {
-    const int64_t i_stop = std::min(i_end, i + plan.strips);
-    if (plan.keep) {
-      for (int64_t j = j_begin; j < j_end; j += cols) {
-        for (int64_t p = 0; p < g.k; p += plan.depth) {
-          detail::gemm_block(g, plan, i, i_stop, p, j, j_end, buffer, sums);
-        }
-        g.store(g.context, sums, cols, i, static_cast<int>(i_stop - i), j,
-                static_cast<int>(std::min<int64_t>(cols, j_end - j)), true);
-      }
-      continue;
+  if constexpr (std::is_floating_point_v<C>) {
+    if (plan.wait) {
+      return detail::gemm_blocks<C, Blocks::kBuffer + Blocks::kWaiting>(g, plan, i_begin, i_end, j_begin, j_end);
     }
-    int64_t p = 0;
-    do {
-      for (int64_t j = j_begin; j < j_end; j += cols) {
-        detail::gemm_block(g, plan, i, i_stop, p, j, j_end, buffer, sums);
-      }
-      p += plan.depth;
-    } while (p < g.k);
   }
+  detail::gemm_blocks<C, Blocks::kBuffer>(g, plan, i_begin, i_end, j_begin, j_end);
 }
 
 /// The whole product, in parallel over the longer side.

@@ -118,9 +118,9 @@ def _of_norm(schema: OpSchema, argument: Argument, shape: tuple[int, ...], dtype
 def _of_product(schema: OpSchema, argument: Argument, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a factor of a product whose result has ``shape``; of six channels, terms or positions."""
     match schema.name, argument.name:
-        case ("addmm" | "baddbmm", "mat1" | "batch1") | ("linear_add", "input"):
+        case ("addmm" | "baddbmm", "mat1" | "batch1") | ("linear_add" | "matmul_add", "input"):
             return (*shape[:-1], 6)
-        case ("addmm" | "baddbmm", "mat2" | "batch2"):
+        case ("addmm" | "baddbmm", "mat2" | "batch2") | ("matmul_add", "other"):
             return (*shape[:-2], 6, shape[-1])
         case ("linear_add", "weight"):
             return (shape[-1], 6)

@@ -25,9 +25,9 @@ func.func @residual(%r: tensor<1x4x8x8xf32>, %x: tensor<1x2x8x8xf32>, %w: tensor
 // CHECK-LABEL: func.func @layers
 func.func @layers(%r: tensor<3x4xf16>, %x: tensor<3x2xf16>, %w: tensor<4x2xf16>, %m: tensor<2x4xf16>, %p: tensor<1x3x2xf16>, %q: tensor<1x2x4xf16>) -> tensor<1x3x4xf16> {
   // CHECK-NEXT: %[[A:.*]] = edge.etir.linear_add.default(%r, %x, %w) : (tensor<3x4xf16>, tensor<3x2xf16>, tensor<4x2xf16>) -> tensor<3x4xf16>
-  // CHECK-NEXT: %[[B:.*]] = edge.aten.addmm.default(%[[A]], %x, %m) : (tensor<3x4xf16>, tensor<3x2xf16>, tensor<2x4xf16>) -> tensor<3x4xf16>
+  // CHECK-NEXT: %[[B:.*]] = edge.etir.matmul_add.default(%[[A]], %x, %m) : (tensor<3x4xf16>, tensor<3x2xf16>, tensor<2x4xf16>) -> tensor<3x4xf16>
   // CHECK-NEXT: %[[V:.*]] = edge.aten.view_copy.default(%[[B]]
-  // CHECK-NEXT: %[[C:.*]] = edge.aten.baddbmm.default(%[[V]], %p, %q) : (tensor<1x3x4xf16>, tensor<1x3x2xf16>, tensor<1x2x4xf16>) -> tensor<1x3x4xf16>
+  // CHECK-NEXT: %[[C:.*]] = edge.etir.matmul_add.default(%[[V]], %p, %q) : (tensor<1x3x4xf16>, tensor<1x3x2xf16>, tensor<1x2x4xf16>) -> tensor<1x3x4xf16>
   // CHECK-NEXT: func.return %[[C]]
   %a = edge.aten.linear.default(%x, %w) : (tensor<3x2xf16>, tensor<4x2xf16>) -> tensor<3x4xf16>
   %b = edge.aten.add.Tensor(%r, %a) : (tensor<3x4xf16>, tensor<3x4xf16>) -> tensor<3x4xf16>
@@ -61,7 +61,7 @@ func.func @both(%x: tensor<3x2xf32>, %w: tensor<4x2xf32>, %v: tensor<4x2xf32>) -
 // CHECK-NOT: et.schema
 // CHECK-LABEL: func.func @stays
 func.func @stays(%r: tensor<2x2xf32>, %x: tensor<2x2xf32>, %w: tensor<2x2xf32>, %n: tensor<2x2xi32>, %row: tensor<2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xi32>, tensor<2x2xf32>, tensor<2x2xf32>) {
-  // CHECK-NOT: addmm
+  // CHECK-NOT: matmul_add
   // CHECK-NOT: linear_add
   // WHY-DAG: a summand is multiplied
   %a = edge.aten.mm.default(%x, %w) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
@@ -95,4 +95,25 @@ func.func @depthwise(%r: tensor<1x4x8x8xf32>, %x: tensor<1x4x8x8xf32>, %w: tenso
   %y = edge.aten.convolution.default(%x, %w, none, stride = [1, 1], padding = [1, 1], dilation = [1, 1], transposed = false, output_padding = [0, 0], groups = 4) : (tensor<1x4x8x8xf32>, tensor<4x1x3x3xf32>) -> tensor<1x4x8x8xf32>
   %z = edge.aten.add.Tensor(%y, %r) : (tensor<1x4x8x8xf32>, tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
   func.return %z : tensor<1x4x8x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @biases
+// WHY-DAG: the bias is broadcast or converted
+// WHY-DAG: the weight is a vector
+func.func @biases(%r: tensor<1x2x8x8xbf16>, %x: tensor<1x3x8x8xbf16>, %w: tensor<2x3x1x1xbf16>, %b: tensor<2xf32>, %s: tensor<5x3xf32>, %t: tensor<5x4xf32>, %v: tensor<3x4xf32>, %one: tensor<1xf32>, %u: tensor<5xf32>, %f: tensor<4xf32>) -> (tensor<1x2x8x8xbf16>, tensor<5x3xf32>, tensor<5xf32>) {
+  // CHECK-NEXT: edge.aten.convolution.default
+  // CHECK-NEXT: edge.aten.add.Tensor
+  %y = edge.aten.convolution.default(%x, %w, %b, stride = [1, 1], padding = [0, 0], dilation = [1, 1], transposed = false, output_padding = [0, 0], groups = 1) : (tensor<1x3x8x8xbf16>, tensor<2x3x1x1xbf16>, tensor<2xf32>) -> tensor<1x2x8x8xbf16>
+  %z = edge.aten.add.Tensor(%y, %r) : (tensor<1x2x8x8xbf16>, tensor<1x2x8x8xbf16>) -> tensor<1x2x8x8xbf16>
+  // CHECK-NEXT: edge.aten.linear.default
+  // CHECK-NEXT: edge.aten.add.Tensor
+  %a = edge.aten.linear.default(%t, %v, %one) : (tensor<5x4xf32>, tensor<3x4xf32>, tensor<1xf32>) -> tensor<5x3xf32>
+  %c = edge.aten.add.Tensor(%a, %s) : (tensor<5x3xf32>, tensor<5x3xf32>) -> tensor<5x3xf32>
+  // CHECK-NEXT: edge.aten.linear.default
+  // CHECK-NEXT: edge.aten.add.Tensor
+  %d = edge.aten.linear.default(%t, %f) : (tensor<5x4xf32>, tensor<4xf32>) -> tensor<5xf32>
+  %e = edge.aten.add.Tensor(%d, %u) : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xf32>
+  func.return %z, %c, %e : tensor<1x2x8x8xbf16>, tensor<5x3xf32>, tensor<5xf32>
 }
