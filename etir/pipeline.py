@@ -236,6 +236,7 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
     from etir.lowering.to_out_variant import ToOutVariantPass
     from etir.passes.backend.externalize_weights import ExternalizeWeightsPass
     from etir.passes.et.plan_memory import PlanMemoryPass
+    from etir.passes.et.rematerialize import RematerializePass
     from etir.passes.et.schedule_instructions import ScheduleInstructionsPass
     from etir.passes.et.verify_plan import VerifyPlanPass
 
@@ -261,6 +262,7 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
         "functional operators become kernel calls over buffers, regions become jumps; inputs are checked",
     )
     yield Step(ScheduleInstructionsPass(target=o.target), "what waits in memory is computed later, where that is less")
+    yield Step(RematerializePass(target=o.target), "masks are computed again instead of kept, where that is less")
     yield Step(PlanMemoryPass(share_state=o.shares_state, target=o.target), "a place for every buffer")
     yield Step(VerifyPlanPass(target=o.target), "places are checked by other code than made them")
 

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
-from etir.diagnostics import EtirError
 from etir.dialects.aten.table import load_table
 from etir.dialects.context import EtContext
 from etir.dialects.et.arguments import count_operands
@@ -46,8 +45,7 @@ from etir.passes.analysis.memory_effects import (
     schema_of_kernel,
     storage_of,
 )
-from etir.passes.analysis.planning.algorithms import plan
-from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.plan_size import is_smaller
 from etir.passes.analysis.planning.problem import align_up
 from etir.passes.analysis.scheduling import Run, lower_peak
 from etir.passes.analysis.workspaces import callers_of, workspace_shares
@@ -94,23 +92,13 @@ class _Method:
                 moved.append((run, [run[index] for index in order]))
         for old, new in moved:
             _put(old, new)
-        if not moved or self._is_smaller(before):
+        if not moved or is_smaller(self._memory(), before):
             return
         for old, new in moved:
             _put(new, old)
 
     def _memory(self) -> MethodMemory:
         return memory_of(self.ctx, self.method, in_place=self.in_place, callers=self.callers)
-
-    def _is_smaller(self, before: MethodMemory) -> bool:
-        """Whether the plan of the method as it is now is smaller than that of ``before``."""
-        now = self._memory()
-        if _bound(now) >= _bound(before):
-            return False
-        try:
-            return _planned(now) < _planned(before)
-        except EtirError:  # `plan-memory` says what is wrong
-            return False
 
     def _runs(self) -> Iterator[list[Operation]]:
         """Stretches of instructions that may change places with one another."""
@@ -248,11 +236,3 @@ def _put(old: Sequence[Operation], new: Sequence[Operation]) -> None:
             block.add_op(op)
         else:
             block.insert_op_before(op, after)
-
-
-def _bound(memory: MethodMemory) -> int:
-    return sum(bound.bytes for bound in lower_bound(memory.problem).values())
-
-
-def _planned(memory: MethodMemory) -> int:
-    return sum(plan(memory.problem).pool_sizes.values())

@@ -12,8 +12,9 @@
 // from its size.
 //
 // A product that is added to what lies where the result goes (`waits`) may write nothing there before all of the depth
-// is done. Its sums wait in the buffer, which is 32 KB longer then, for as many rows as that holds: it is rounded as
-// the product alone would be, so that a program has the same bits whether an addition is part of a product or not.
+// is done. Its sums wait in the buffer, which is 64 KB longer then, for as many panels of a strip of rows as that
+// holds. It is rounded as the product alone would be, so that a program has the same bits whether an addition is part
+// of a product or not.
 #pragma once
 
 #include <algorithm>
@@ -45,8 +46,8 @@ struct GemmBlocks {
   static constexpr int kTile = kRows * kPanel;
   /// Rows whose sums are kept aside when the result's type cannot hold them between two blocks of depth.
   static constexpr int kSumRows = ETIR_SMALL_STACK ? kRows : 4 * kRows;
-  /// What the buffer has besides for sums that wait. Left matrices are packed again for every strip of such rows.
-  static constexpr int kWaiting = (ETIR_SMALL_STACK ? 0 : 32768) / static_cast<int>(sizeof(C));
+  /// What the buffer has besides for sums that wait.
+  static constexpr int kWaiting = (ETIR_SMALL_STACK ? 0 : 65536) / static_cast<int>(sizeof(C));
   /// Panels that a single row takes at once.
   static constexpr int kWide = ETIR_SMALL_STACK || kLanes == 1 ? 1 : 4;
   /// Bytes of the left matrix that are to stay in the second-level cache.
@@ -332,6 +333,7 @@ struct GemmPlan {
   bool wait;       ///< because the product waits: they have the addend, and the last block of depth takes them out
   bool in_place;   ///< whole panels of the right matrix are read where they are
   int64_t strips;  ///< rows of the left matrix that go by at once
+  int64_t wide;    ///< columns whose sums are kept at once
 
   GemmPlan(const Gemm<C>& g, int64_t rows) {
     // A left matrix that is packed is to serve several panels.
@@ -347,17 +349,20 @@ struct GemmPlan {
     const int64_t blocks = std::max<int64_t>(1, (g.k + room - 1) / room);
     depth = static_cast<int>(std::min<int64_t>(room, ((g.k + blocks - 1) / blocks + 7) / 8 * 8));
     wait = g.waits && g.accumulates && g.k > depth;
-    if (keep) {
-      strips = Blocks::kSumRows;
-    } else if (wait) {
-      // As many as the buffer holds, in strips of the same size.
+    const int64_t cols = panels * kPanel;
+    const int64_t tiles =
+        std::max<int64_t>(16, Blocks::kLeftBytes / static_cast<int>(sizeof(C)) / kRows / std::max(8, depth));
+    strips = (keep ? Blocks::kSumRows / kRows : tiles) * kRows;
+    wide = cols;
+    if (wait) {
+      // As usual, if the buffer holds the sums of two blocks of columns; in strips of the same size. A strip is read
+      // once for all the columns whose sums are kept: the more, the less often it comes from far away.
       keep = true;
-      const int64_t most = (Blocks::kBuffer + Blocks::kWaiting - packed(g)) / (panels * kPanel) / kRows;
-      const int64_t tiles = (rows + kRows - 1) / kRows, turns = std::max<int64_t>(1, (tiles + most - 1) / most);
-      strips = (tiles + turns - 1) / turns * kRows;
-    } else {
-      strips =
-          std::max<int64_t>(16, Blocks::kLeftBytes / static_cast<int>(sizeof(C)) / kRows / std::max(8, depth)) * kRows;
+      const int64_t room_of_sums = Blocks::kBuffer + Blocks::kWaiting - packed(g);
+      const int64_t most = std::max<int64_t>(1, std::min(tiles, room_of_sums / (2 * cols * kRows)));
+      const int64_t all = (rows + kRows - 1) / kRows, turns = std::max<int64_t>(1, (all + most - 1) / most);
+      strips = (all + turns - 1) / turns * kRows;
+      wide = std::max<int64_t>(1, room_of_sums / (strips * cols)) * cols;
     }
     // A right matrix in place pays as long as few strips read it.
     in_place = g.b != nullptr && rows <= 2 * kRows;
@@ -455,9 +460,13 @@ template <typename C, int kSize>
   for (int64_t i = i_begin; i < i_end; i += plan.strips) {
     const int64_t i_stop = std::min(i_end, i + plan.strips);
     if (plan.keep) {
-      for (int64_t j = j_begin; j < j_end; j += cols) {
+      for (int64_t j = j_begin; j < j_end; j += plan.wide) {
+        const int64_t j_stop = std::min(j_end, j + plan.wide);
         for (int64_t p = 0; p < g.k; p += plan.depth) {
-          gemm_block(g, plan, i, i_stop, p, j, j_end, buffer, sums);
+          C* kept = sums;
+          for (int64_t c = j; c < j_stop; c += cols, kept += plan.strips * cols) {
+            gemm_block(g, plan, i, i_stop, p, c, j_stop, buffer, kept);
+          }
         }
         if (plan.wait) continue;
         g.store(g.context, sums, cols, i, static_cast<int>(i_stop - i), j,
