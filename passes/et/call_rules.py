@@ -10,8 +10,9 @@ from functools import cache
 from typing import Any
 
 from etir.dialects.aten.table import load_table, out_variant
+from etir.dialects.declarations import functional_form
 from etir.dialects.dtypes import BY_NUMBER
-from etir.dialects.schema import Kind, OpSchema, SchemaKind
+from etir.dialects.schema import Kind, OpSchema, SchemaKind, parse_schema
 from etir.lowering.to_out_variant.calls import MEMORY_FORMAT_NUMBERS
 from etir.passes.analysis.call_arguments import BoundArgument
 
@@ -21,13 +22,17 @@ FORMATS = {number: name for name, number in MEMORY_FORMAT_NUMBERS.items()}
 
 @cache
 def functional_of(schema: OpSchema) -> OpSchema | None:
-    """The functional operator of the table that a kernel's schema computes, or None."""
+    """The functional operator that a kernel's schema computes, or None: of the table, or what a kernel of another
+    library that writes one result is without it.
+    """
     table = load_table()
     if schema.kind is SchemaKind.INPLACE:
         return table.get(f"{schema.namespace}.{schema.name.removesuffix('_')}.{schema.overload or 'default'}")
     for name in table.overloads(f"{schema.namespace}.{schema.name}"):
         if out_variant(name) == schema:
             return table.get(name)
+    if schema.namespace not in table.namespaces and schema.text.endswith("Tensor(a!) out) -> Tensor(a!)"):
+        return parse_schema(functional_form(schema.text))
     return None
 
 

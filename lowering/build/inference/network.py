@@ -41,6 +41,12 @@ def addmm(call: Call) -> Tensor:
     return contiguous(call.element(), [call.dims("mat1")[0], call.dims("mat2")[1]])
 
 
+@rule("etir.convolution_add.default", "etir.linear_add.default", "etir.matmul_add.default")
+def added(call: Call) -> Tensor:
+    """What a product is added to has the type of the sum."""
+    return call.type()
+
+
 @rule("aten.linear.default")
 def linear(call: Call) -> Tensor:
     """The last dim becomes the number of rows of the weight."""
