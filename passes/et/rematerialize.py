@@ -15,10 +15,11 @@ After::
     et.call "aten::where.self_out"(%allowed, %zero, %minus, %mask) -> %mask
     et.call "aten::add.out"(%more, %mask, 1, %b) -> %b
 
-What waits is the condition, a byte for each element, and the buffer of the mask is free between its readers. A choice
-between constants takes less time than any layer that has room for it between two of its readers, which is why nothing
-else is computed again. Only masks that are live where most bytes are, without being read there, are looked at, and a
-method stays as it is unless its plan gets smaller. (Rematerialization: Briggs, Cooper and Torczon 1992, for registers.)
+What waits is the condition, a byte for each element, and the buffer of the mask is free between its readers, before the
+first of which the call is moved. A choice between constants takes less time than any layer that has room for it between
+two of its readers, which is why nothing else is computed again. Only masks that are live where most bytes are, without
+being read there, are looked at, and a method stays as it is unless its plan gets smaller. (Rematerialization: Briggs,
+Cooper and Torczon 1992, for registers.)
 """
 
 from __future__ import annotations
@@ -108,11 +109,15 @@ def _mask(ctx: EtContext, call: CallOp, order: Mapping[Operation, int]) -> _Mask
 
 def _recompute(ctx: EtContext, method: MethodOp, masks: list[_Mask], in_place: InPlaceKernels) -> None:
     before = memory_of(ctx, method, in_place=in_place)
-    made = [copy for mask in masks if _waits_at_the_peak(mask, method, before) for copy in _copies(mask)]
-    if made and not is_smaller(memory_of(ctx, method, in_place=in_place), before):
-        for copy in made:
-            copy.detach()
-            copy.erase()
+    changed = [(mask, mask.call.next_op) for mask in masks if _waits_at_the_peak(mask, method, before)]
+    copies = [copy for mask, _ in changed for copy in _before_each_reader(mask)]
+    if not changed or is_smaller(memory_of(ctx, method, in_place=in_place), before):
+        return
+    for copy in copies:
+        copy.detach()
+        copy.erase()
+    for mask, after in reversed(changed):
+        _put_before(mask.call, after)
 
 
 def _waits_at_the_peak(mask: _Mask, method: MethodOp, memory: MethodMemory) -> bool:
@@ -133,11 +138,18 @@ def _waits_at_the_peak(mask: _Mask, method: MethodOp, memory: MethodMemory) -> b
     return extra < align_up(planned[key].size, DEFAULT_ALIGNMENT)
 
 
-def _copies(mask: _Mask) -> Iterator[Operation]:
-    """The call once more, before each reader but the first."""
+def _before_each_reader(mask: _Mask) -> Iterator[Operation]:
+    """Puts the call right before its first reader, and a copy of it, which is given, before each other one."""
+    _put_before(mask.call, mask.readers[0])
     for reader in mask.readers[1:]:
         copy = mask.call.clone()
-        block = reader.parent
-        assert block is not None
-        block.insert_op_before(copy, reader)
+        _put_before(copy, reader)
         yield copy
+
+
+def _put_before(call: Operation, place: Operation | None) -> None:
+    assert place is not None and place.parent is not None
+    block = place.parent
+    if call.parent is not None:
+        call.detach()
+    block.insert_op_before(call, place)
