@@ -388,7 +388,13 @@ void gemm_begin(const Gemm<C>& g, int64_t i, int rows, int64_t j, int cols, C* t
   }
   for (int r = 0; r < rows; ++r) {
     const C* from = g.addend + (i + r) * g.addend_row + j * g.addend_col;
-    for (int k = 0; k < kPanel; ++k) tile[r * tile_row + k] = k < cols ? from[k * g.addend_col] : C(0);
+    C* to = tile + r * tile_row;
+    if (g.addend_col == 0) {
+      const C same = *from;
+      for (int k = 0; k < kPanel; ++k) to[k] = same;
+    } else {
+      for (int k = 0; k < kPanel; ++k) to[k] = k < cols ? from[k] : C(0);
+    }
   }
   target->add = tile, target->add_row = tile_row;
 }
