@@ -95,8 +95,9 @@ def _mask(ctx: EtContext, call: CallOp, order: Mapping[Operation, int]) -> _Mask
     users = [op for op in dict.fromkeys(use.operation for use in out.result.uses) if op is not call]
     readers: list[CallOp] = []
     for user in users:
-        known = isinstance(user, CallOp) and order.get(user, -1) > order[call]
-        if not known or out.result in effects_of(ctx, user).writes:
+        if not isinstance(user, CallOp) or order.get(user, -1) < order[call]:
+            return None
+        if out.result in effects_of(ctx, user).writes:
             return None
         readers.append(user)
     for user in dict.fromkeys(use.operation for use in condition.result.uses):
