@@ -215,7 +215,7 @@ def _fused(module: ModuleOp, options: CompileOptions) -> ModuleOp:
     """The module at the backend level, with as few operators for a token as the target has kernels for."""
     from etir.backends.api.registry import backend_dialects
     from etir.dialects.context import EtContext
-    from etir.llm.passes.pipeline import fusing_passes
+    from etir.llm.fusing import fusing_passes
     from etir.passes.infra.manager import PipelineOptions, run_pipeline
     from etir.phases import phase_of
 

@@ -9,8 +9,8 @@
 They work on values without in-place changes, hence ``functionalize`` comes first. ``etir.compile`` runs none of them:
 what a program without them compiles to does not depend on them.
 
-:func:`fusing_passes` are those that come later, around what lowers a program to the backend level: what one token
-takes is counted in operators there.
+Those that come later, around what lowers a program to the backend level, are in ``llm/fusing.py``, since the compiler's
+own passes are among them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,11 @@ from xdsl.passes import ModulePass
 
 from etir.llm.passes.attend_by_position import AttendByPositionPass
 from etir.llm.passes.fuse_eager_attention import FuseEagerAttentionPass
-from etir.llm.passes.fuse_rms_norm import FuseRmsNormPass
-from etir.llm.passes.fuse_rotary import FuseRotaryPass
-from etir.llm.passes.join_group_layers import JoinGroupLayersPass
 from etir.llm.passes.last_logits import LastLogitsPass
 from etir.llm.passes.quantize_cache import QuantizeCachePass
 from etir.llm.passes.ring_cache import RingCachePass
 from etir.llm.passes.sequence_first_cache import SequenceFirstCachePass
 from etir.lowering.functionalize import FunctionalizePass
-from etir.options import CompileOptions
 from etir.passes.generic.dce import DcePass
 from etir.targets.manifest import load
 
@@ -65,21 +61,6 @@ def language_model_passes(
     """
     linked = link_libraries(target, cache) if libraries is None else libraries
     return tuple(_passes(target, linked, last_logits, attention, cache))
-
-
-def fusing_passes(options: CompileOptions, start: str) -> tuple[ModulePass, ...]:
-    """What takes a module from phase ``start``, ``aten`` to ``edge``, to ``backend`` with fewer operators for a token.
-
-    Those of ``etir.compile`` are among them. With delegates there are no others. Raises what
-    :func:`etir.pipeline.pipeline` does.
-    """
-    from etir.pipeline import pipeline
-
-    to_edge, to_backend = pipeline(options, start, "edge"), pipeline(options, "edge", "backend")
-    if options.delegates:
-        return (*to_edge, *to_backend)
-    norms, positions = FuseRmsNormPass(options.target), FuseRotaryPass(options.target)
-    return (*to_edge, norms, positions, *to_backend, JoinGroupLayersPass(options.target))
 
 
 def _passes(
