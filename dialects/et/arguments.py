@@ -181,8 +181,20 @@ def parse_defined(parser: Parser) -> SSAValue | None:
     return values[unresolved.index]
 
 
+NULL_VALUE = "<<NULL VALUE>>"
+"""How an operand that is missing prints, as MLIR's: messages show operations that nothing has verified yet."""
+
+
 def print_call_arguments(printer: Printer, template: Template, operands: tuple[SSAValue, ...]) -> None:
-    """Print what :func:`parse_call_arguments` reads."""
+    """Print what :func:`parse_call_arguments` reads, and :data:`NULL_VALUE` for operands that are missing."""
     rest = iter(operands)
+
+    def print_operand() -> None:
+        operand = next(rest, None)
+        if operand is None:
+            printer.print_string(NULL_VALUE)
+        else:
+            printer.print_operand(operand)
+
     with printer.in_parens():
-        print_template(printer, template, lambda: printer.print_operand(next(rest)))
+        print_template(printer, template, print_operand)

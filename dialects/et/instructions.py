@@ -30,6 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from etir.dialects.dtypes import i1
 from etir.dialects.et.arguments import (
+    NULL_VALUE,
     OPERAND,
     ArgsAttr,
     Item,
@@ -174,8 +175,10 @@ class CallOp(IRDLOperation):
                     printer.print_list(self.arguments[count:], printer.print_operand)
             elif slot is None:
                 printer.print_string("none")
-            else:
+            elif len(self.arguments) > count:
                 printer.print_operand(self.arguments[count])
+            else:
+                printer.print_string(NULL_VALUE)
         if self.attributes:
             printer.print_op_attributes(self.attributes)
 
