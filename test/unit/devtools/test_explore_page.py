@@ -116,7 +116,7 @@ def test_a_page_of_50000_operations_is_quick(browser: Browser, tmp_path: Path) -
     is_quick(browser, tmp_path / "huge.html", 50_000)
     assert browser.heap() <= 300e6
     layout = "(() => { const pane = etir.shown[0]; etir.graph(pane); return pane.view.openAll(true); })()"
-    assert min(browser.evaluate(layout) for _ in range(3)) <= 1500
+    assert browser.evaluate(layout) <= 1500
     assert browser.complaints == []
 
 
