@@ -30,15 +30,12 @@ from xdsl.dialects.builtin import Float32Type, ModuleOp
 from xdsl.ir import SSAValue
 
 from etir.dialects.context import EtContext
-from etir.dialects.declarations import declare_schemas, functional_form
 from etir.dialects.edge import ops as edge
-from etir.dialects.edge.base import edge_class
 from etir.dialects.et.layout import dims_of, is_contiguous, tensor_of
-from etir.dialects.schema import parse_schema
-from etir.passes.infra.base import Pass, methods
+from etir.llm.passes.one_operator import OneOperator, to_one_operator
+from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
-from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
-from etir.targets.manifest import load
+from etir.passes.infra.rewriting import PatternRewriter
 
 KERNEL = "etir::rotary.out"
 _TURNED = [0, 2, 1, 3]
@@ -54,27 +51,13 @@ class FuseRotaryPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E0601 for an unknown target."""
-        entry = load(self.target).lookup(KERNEL)
-        if entry is None:
-            return
-        functional = functional_form(entry.schema_text)
-        pattern = RotaryOfHalves(functional)
-        for method in methods(module):
-            apply_patterns_greedily(ctx, method, [pattern])
-        if pattern.made:
-            for text in (functional, entry.schema_text):
-                ctx.declare_schema(text)
-            declare_schemas(module, (functional, entry.schema_text))
+        to_one_operator(ctx, module, self.target, KERNEL, RotaryOfHalves)
 
 
-class RotaryOfHalves(Pattern):
+class RotaryOfHalves(OneOperator):
     """x * cos + cat(-x[..., width / 2 :], x[..., : width / 2]) * sin."""
 
     name = "rotary-of-halves"
-
-    def __init__(self, schema: str) -> None:
-        self.operator = edge_class(parse_schema(schema))
-        self.made = 0
 
     def rewrite(self, op: edge.aten.add.Tensor, rewriter: PatternRewriter) -> None:
         found = None if op.alpha != 1 else _rotated(op.self_, op.other) or _rotated(op.other, op.self_)
