@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def run_function(func: FuncOp, inputs: Sequence[np.ndarray], weight: Callable[[str], np.ndarray]) -> list[np.ndarray]:
+def run_function(
+    func: FuncOp, inputs: Sequence[np.ndarray], weight: Callable[[str], np.ndarray], precision: str = "float32"
+) -> list[np.ndarray]:
     """What a function of ``tile`` computes, operation by operation; memory that nothing has written is NaN.
 
-    ``weight`` gives the weight of a symbol, in its own shape.
+    ``weight`` gives the weight of a symbol, in its own shape. Memory holds numbers of ``precision``: "float64" says how
+    far off those of "float32" are.
     """
     import numpy as np
 
@@ -31,14 +34,14 @@ def run_function(func: FuncOp, inputs: Sequence[np.ndarray], weight: Callable[[s
     memory: dict[SSAValue, tuple[Any, int]] = {}
     args = func.body.block.args
     for arg, x in zip(args, inputs, strict=False):
-        memory[arg] = (np.ascontiguousarray(x, np.float32).reshape(-1), 0)
+        memory[arg] = (np.ascontiguousarray(x, precision).reshape(-1), 0)
     for arg in args[len(inputs) :]:
-        memory[arg] = (np.full(extent_of(arg.type), np.nan, np.float32), 0)
+        memory[arg] = (np.full(extent_of(arg.type), np.nan, precision), 0)
     for op in func.body.block.ops:
         if isinstance(op, WeightOp):
-            memory[op.result] = (packed(op, weight(op.symbol.data)), 0)
+            memory[op.result] = (packed(op, weight(op.symbol.data), precision), 0)
         elif isinstance(op, BufferOp):
-            memory[op.result] = (np.full(extent_of(op.result.type), np.nan, np.float32), 0)
+            memory[op.result] = (np.full(extent_of(op.result.type), np.nan, precision), 0)
         elif isinstance(op, ReinterpretCastOp):
             base, offset = memory[op.source]
             memory[op.results[0]] = (base, offset + op.static_offsets.get_values()[0])
@@ -56,4 +59,5 @@ def array_in(memory: np.ndarray, type: Attribute, offset: int = 0) -> np.ndarray
     """The elements of a memref of this type, which starts ``offset`` floats into ``memory``."""
     import numpy as np
 
-    return np.lib.stride_tricks.as_strided(memory[offset:], dims_of_type(type), [4 * s for s in strides_of(type)])
+    strides = [memory.itemsize * s for s in strides_of(type)]
+    return np.lib.stride_tricks.as_strided(memory[offset:], dims_of_type(type), strides)

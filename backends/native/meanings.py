@@ -1,4 +1,6 @@
-"""What the operations of bodies mean in float32 on arrays."""
+"""What the operations of bodies mean on arrays: computed in float64 where there is a choice, and rounded to their
+precision.
+"""
 
 from __future__ import annotations
 
@@ -57,5 +59,6 @@ def evaluate(op: Operation, operands: Sequence[Any]) -> Any:
         if isinstance(op, arith.CmpfOp):
             return _COMPARISONS[arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]](*operands)
         if type(op) in _IN_DOUBLE:
-            return np.float32(_IN_DOUBLE[type(op)](np.asarray(operands[0], np.float64)))
+            x = np.asarray(operands[0])
+            return _IN_DOUBLE[type(op)](x.astype(np.float64)).astype(x.dtype)
         return _IN_FLOAT[type(op)](*operands)

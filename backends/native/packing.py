@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from etir.backends.native.blob import Constant
 
 
-def packed(op: WeightOp, given: np.ndarray) -> np.ndarray:
-    """The floats of ``op``, flat. ``given`` is the weight in its own shape: any for one that is read as it lies, else
+def packed(op: WeightOp, given: np.ndarray, precision: str = "float32") -> np.ndarray:
+    """The numbers of ``op``, flat. ``given`` is the weight in its own shape: any for one that is read as it lies, else
     a matrix [k, n], or [n, k] where ``op`` says so; or windows, [n, c, h, w] or [c, n, h, w].
     """
     import numpy as np
 
     if op.panel is None:
-        return np.ascontiguousarray(given, np.float32).reshape(-1)
+        return np.ascontiguousarray(given, precision).reshape(-1)
     if op.winograd is not None:
         _, panels, _, panel = shape_of(op.result)
-        return np.concatenate([_panels(matrix, panels, panel) for matrix in transformed(given)])
+        return np.concatenate([_panels(matrix, panels, panel, precision) for matrix in transformed(given)])
     if len(shape_of(op.result)) > 3:
         *_, rows, panels, k, panel = shape_of(op.result)
         groups = groups_of(op)
@@ -33,19 +33,19 @@ def packed(op: WeightOp, given: np.ndarray) -> np.ndarray:
         by_group = given.reshape(groups, outer // groups, inner, rows, -1)
         order = (0, 3, 4, 2, 1) if op.transposed is not None else (0, 3, 4, 1, 2)
         matrices = by_group.transpose(order).reshape(groups * rows, k, -1)
-        return np.concatenate([_panels(matrix, panels, panel) for matrix in matrices])
+        return np.concatenate([_panels(matrix, panels, panel, precision) for matrix in matrices])
     panels, k, panel = shape_of(op.result)
     given = given.reshape(given.shape[0], -1)
     matrix = given.T if op.transposed is not None else given
-    return _panels(matrix, panels, panel)
+    return _panels(matrix, panels, panel, precision)
 
 
-def _panels(matrix: np.ndarray, panels: int, panel: int) -> np.ndarray:
+def _panels(matrix: np.ndarray, panels: int, panel: int, precision: str) -> np.ndarray:
     """A matrix [k, n] as [panels, k, panel], flat."""
     import numpy as np
 
     k, n = matrix.shape
-    whole = np.zeros((k, panels * panel), np.float32)
+    whole = np.zeros((k, panels * panel), precision)
     whole[:, :n] = matrix
     return np.ascontiguousarray(whole.reshape(k, panels, panel).transpose(1, 0, 2)).reshape(-1)
 

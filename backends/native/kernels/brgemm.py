@@ -313,5 +313,5 @@ class Brgemm(Template):
         columns = np.moveaxis(b, -3, -2).reshape(*b.shape[:-3], b.shape[-2], b.shape[-3] * b.shape[-1])[..., :n]
         product = np.matmul(a.astype(np.float64), columns.astype(np.float64))
         taps = len(op.tap_counts)
-        product = product.sum(tuple(range(-2 - taps, -2))).astype(np.float32)
+        product = product.sum(tuple(range(-2 - taps, -2))).astype(c.dtype)
         c[...] = run_body(op.body.block, [product, *extra])

@@ -197,7 +197,7 @@ class Rows(_Parts):
         parts = op.parts()
         grouped = {name: [*zip(parts, operands, strict=False)][start : start + n] for name, start, n in _groups(op)}
         assert isinstance(op.border, FloatAttr)
-        ring = np.full(shape_of(op.ring)[1:], op.border.value.data, np.float32)
+        ring = np.full(shape_of(op.ring)[1:], op.border.value.data, operands[0].dtype)
         first_local = len(op.body.block.args) - len(op.locals)
         whole = op.body.block.args[first_local - len(op.outputs) - 1]
         local = dict(zip(op.body.block.args[first_local:], operands[len(parts) + 1 :], strict=True))

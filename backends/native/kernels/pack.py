@@ -60,7 +60,7 @@ class Pack(Template):
 
         source, to = operands
         panels, k, panel = to.shape[-3:]
-        whole = np.zeros((*source.shape[:-1], panels * panel), np.float32)
+        whole = np.zeros((*source.shape[:-1], panels * panel), to.dtype)
         whole[..., : source.shape[-1]] = source
         to[...] = np.moveaxis(whole.reshape(*source.shape[:-2], k, panels, panel), -2, -3)
 

@@ -280,7 +280,7 @@ def count_text(n: int) -> str:
 
 
 def run_body(block: Block, values: Sequence[Any]) -> Any:
-    """A body on arrays, in float32."""
+    """A body on arrays, in their precision."""
     from etir.backends.native.meanings import evaluate
 
     found: dict[SSAValue, Any] = dict(zip(block.args, values, strict=True))

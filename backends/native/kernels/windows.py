@@ -172,7 +172,7 @@ class Depthwise(Template):
         import numpy as np
 
         a, b, c, *extra = operands
-        sums = (a.astype(np.float64) * b).sum((-3, -2)).astype(np.float32)
+        sums = (a.astype(np.float64) * b).sum((-3, -2)).astype(c.dtype)
         c[...] = run_body(op.body.block, [sums, *extra])
 
 

@@ -181,7 +181,7 @@ class WinogradInput(Template):
         *lead, h, w, c = x.shape
         top, _, left, _ = op.borders
         high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
-        whole = np.zeros((math.prod(lead), high * OUT + WINDOW - 1, wide * OUT + WINDOW - 1, c), np.float32)
+        whole = np.zeros((math.prod(lead), high * OUT + WINDOW - 1, wide * OUT + WINDOW - 1, c), v.dtype)
         whole[:, top : top + h, left : left + w] = x.reshape(-1, h, w, c)
         d = [[whole[:, y : y + high * OUT : OUT, z : z + wide * OUT : OUT] for z in range(IN)] for y in range(IN)]
         e = [[_added(BT[i], [d[y][z] for y in range(IN)]) for z in range(IN)] for i in range(IN)]
@@ -241,7 +241,7 @@ class WinogradOutput(Template):
         *lead, h, w, n = c.shape
         high, wide = tiles_of(h), tiles_of(w)
         rows = [[m[i * IN + x].reshape(-1, high, wide, n) for i in range(IN)] for x in range(IN)]
-        sums = np.zeros((math.prod(lead), high * OUT, wide * OUT, n), np.float32)
+        sums = np.zeros((math.prod(lead), high * OUT, wide * OUT, n), c.dtype)
         for i in range(OUT):
             y = [_added(AT[i], rows[x]) for x in range(IN)]
             for k in range(OUT):
@@ -250,7 +250,7 @@ class WinogradOutput(Template):
 
 
 def _added(signs: Sequence[int], values: Sequence[Any]) -> Any:
-    """:func:`_sum` of arrays of float32."""
+    """:func:`_sum` of arrays."""
     terms = sorted(((sign, value) for sign, value in zip(signs, values, strict=True) if sign), key=lambda t: t[0] < 0)
     found = terms[0][1]
     for sign, value in terms[1:]:

@@ -127,6 +127,8 @@ def numbers_of_call(func: FuncOp, inputs: Sequence[np.ndarray]) -> tuple[list[in
     return [n if argument < len(inputs) else -1 for n, (argument, _) in zip(found, places, strict=True)], found
 
 
-def meaning(func: FuncOp, inputs: Sequence[np.ndarray], weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def meaning(
+    func: FuncOp, inputs: Sequence[np.ndarray], weights: Mapping[str, np.ndarray], precision: str = "float32"
+) -> list[np.ndarray]:
     """What a function of ``tile`` means, operation by operation; memory that nothing has written is NaN."""
-    return run_function(func, inputs, weights.__getitem__)
+    return run_function(func, inputs, weights.__getitem__, precision)
