@@ -67,7 +67,14 @@ class EmitOptions:
 
 
 LINE_READERS = frozenset(
-    {"etir::int8_conv2d", "etir::int8_conv_transpose2d", "etir::int8_dynamic_linear", "etir::int8_linear"}
+    {
+        "etir::int8_conv2d",
+        "etir::int8_conv_transpose2d",
+        "etir::int8_dynamic_linear",
+        "etir::int8_float_conv2d",
+        "etir::int8_float_linear",
+        "etir::int8_linear",
+    }
 )
 """Kernels that read packed weights by lines of the cache, 64 bytes: vectors and tiles that lie in two lines take twice
 as long to load.

@@ -34,6 +34,7 @@ from etir.quantization.errors import E1501, E1502, E1503, E1506, E1507, E1508
 from etir.quantization.measured import METHOD, layers_of, measure
 from etir.quantization.passes.annotate_quantization import (
     DYNAMIC,
+    FLOAT,
     INTEGERS,
     WEIGHT,
     WHY,
@@ -173,7 +174,7 @@ def quantize_program(
         _check_marked(on)
         statistics = calibrate(on, samples, METHOD, kept=kept) if samples else {}
         for op, seen in statistics.items():
-            if how.activations and op.encoding is None and seen.samples:
+            if how.activations and op.encoding is None and seen.samples and FLOAT not in op.attributes:
                 op.properties["as"] = UniformAttr(encoding(seen, encodings))
         return statistics
 

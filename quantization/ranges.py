@@ -17,7 +17,7 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.quant.ops import ObserveOp
 from etir.passes.infra.base import methods
 from etir.quantization.aimet import read_encodings
-from etir.quantization.passes.annotate_quantization import INTEGERS, WEIGHT, WHY, result_of
+from etir.quantization.passes.annotate_quantization import FLOAT, INTEGERS, WEIGHT, WHY, result_of
 from etir.quantization.qdq import QdqWeights, read_qdq
 
 
@@ -43,7 +43,8 @@ def read_ranges(
     if not activations:
         return f"{len(weights.layers) if weights is not None else 0} layers found in '{fspath(path)}'", weights
     told = f"{taken} encodings of '{fspath(path)}'"
-    left = sum(isinstance(op, ObserveOp) for op in module.walk()) - taken
+    stored = [op for op in module.walk() if isinstance(op, ObserveOp) and (op.encoding is not None or _wants_scale(op))]
+    left = len(stored) - taken
     if left > 0:
         others = "follow from the calibration" if seen else "stay float32"
         told += f"; {left} value{'s' if left > 1 else ''} that it has none for {others if left > 1 else _one(others)}"
@@ -65,13 +66,18 @@ def _leave_in_float(module: ModuleOp, path: str | PathLike[str]) -> None:
             if not isinstance(op, EdgeOp) or INTEGERS not in op.attributes:
                 continue
             reads, result = all(map(_has_scale, op.operands)), result_of(op)
-            if reads and (result is None or result.encoding is not None):
+            if reads and (result is None or not _wants_scale(result)):
                 continue
             for mark in (INTEGERS,) if reads else (INTEGERS, WEIGHT):
                 op.attributes.pop(mark, None)
             op.attributes[WHY] = StringAttr(
                 f"'{fspath(path)}' has no scale for {'its result' if reads else 'what it reads'}"
             )
+
+
+def _wants_scale(op: ObserveOp) -> bool:
+    """Whether an observed value is to be integers, and has no scale."""
+    return op.encoding is None and FLOAT not in op.attributes
 
 
 def _has_scale(value: SSAValue) -> bool:

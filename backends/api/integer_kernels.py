@@ -164,6 +164,8 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_linear.out": _LAYER,
     "etir::int8_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed),
     "etir::int8_conv_transpose2d.out": (*_LAYER, rank("input", 3, 4), transposed),
+    "etir::int8_float_linear.out": _LAYER,
+    "etir::int8_float_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed),
     "etir::int8_depthwise_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed, by_channel),
     "etir::int8_bmm.out": (*_ELEMENTS, computed_sums_fit),
     "etir::int8_softmax.out": (*_ELEMENTS, of_rows),
@@ -185,6 +187,12 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int4_group_dynamic_linear.out": (*_LAYER, rank("weight", 2), in_blocks(GROUP)),
 }
 """By kernel, what has to hold of the operator; one that has none here has no row."""
+
+FLOAT_RESULTS = {
+    "etir::int8_linear.out": "etir::int8_float_linear.out",
+    "etir::int8_conv2d.out": "etir::int8_float_conv2d.out",
+}
+"""Kernels of layers with those that give float32 for the same integers, where nobody reads the result as such."""
 
 _SECOND_DIM = frozenset({"etir::int8_conv_transpose2d.out", "cortex_m::quantized_transpose_conv2d.out"})
 """Kernels of layers whose weight has its output channels in dim 1."""
@@ -216,12 +224,15 @@ def kernel_rows(
         linked = manifest.libraries.get(entry.library, False) or entry.library in libraries
         if conditions is None or not linked:
             continue
+        gives_float = FLOAT_RESULTS.get(name) in manifest.kernels
         for operator, activations in entry.quantized.items():
             if dynamic != (not activations):
                 continue
             weight = "weight" if sums_fit in conditions else ""
             more = (CONSTANTS,) if weight else ()
             axis = 1 if name in _SECOND_DIM else 0
-            row = QuantizedRow(operator, activations, weight, axis, conditions=(*conditions, *more))
+            row = QuantizedRow(
+                operator, activations, weight, axis, conditions=(*conditions, *more), float_result=gives_float
+            )
             found.append((name, replace(row, bits=4, block=GROUP) if name in _IN_GROUPS else row))
     return tuple(sorted(found, key=lambda item: -len(item[1].conditions)))

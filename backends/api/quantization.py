@@ -57,6 +57,7 @@ JOINS = frozenset({"aten.cat.default", "aten.stack.default"})
 class QuantizedRow:
     """``activations`` are the arguments that are int8, ``weight`` the argument (if any) that is a constant of integers
     of ``bits`` bits with a scale for each index of dim ``axis``, or for each ``block`` numbers in its last dim.
+    ``float_result`` says that the result may be float32 as well, at no cost.
     """
 
     operator: str
@@ -67,6 +68,7 @@ class QuantizedRow:
     scheme: str = STATIC
     bits: int = 8
     block: int | None = None
+    float_result: bool = False
 
     def refusal(self, op: SchemaOp) -> tuple[int, str] | None:
         """None where the row holds for an operation; else how many of its conditions do, and why the next does not."""

@@ -43,9 +43,21 @@ def requantized(sums: Array, factors: Array | float, zero_point: int, low: int, 
 def int8_linear(
     input: Array, weight: Array, bias: Array, factors: Array, zero_point: int, low: int, high: int
 ) -> Array:
-    matrix = unpacked(weight, bias.size, input.shape[-1])
-    sums = (input.astype(np.int64) + 128) @ matrix.T + bias
-    return requantized(sums, factors, zero_point, low, high)
+    return requantized(_linear_sums(input, weight, bias), factors, zero_point, low, high)
+
+
+def _linear_sums(input: Array, weight: Array, bias: Array) -> Array:
+    return (input.astype(np.int64) + 128) @ unpacked(weight, bias.size, input.shape[-1]).T + bias
+
+
+@op("etir.int8_float_linear.default")
+def int8_float_linear(input: Array, weight: Array, bias: Array, factors: Array) -> Array:
+    return _multiplied(_linear_sums(input, weight, bias), factors)
+
+
+def _multiplied(sums: Array, factors: Array) -> Array:
+    """float32 numbers of sums, which wrap to 32 bits."""
+    return sums.astype(np.int32).astype(np.float32) * factors
 
 
 def quantized_rows(input: Array) -> tuple[Array, Array, Array]:
@@ -110,15 +122,41 @@ def int8_conv2d(
     low: int,
     high: int,
 ) -> Array:
-    patches = _patches(input, input_zero_point, (kernel, stride, padding, dilation)) + 128
+    window = kernel, stride, padding, dilation
+    sums = _convolution_sums(input, weight, bias, input_zero_point, window, groups)
+    return np.ascontiguousarray(requantized(sums, factors, zero_point, low, high).transpose(0, 3, 1, 2))
+
+
+@op("etir.int8_float_conv2d.default")
+def int8_float_conv2d(
+    input: Array,
+    weight: Array,
+    bias: Array,
+    factors: Array,
+    input_zero_point: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Array:
+    window = kernel, stride, padding, dilation
+    sums = _convolution_sums(input, weight, bias, input_zero_point, window, groups)
+    return np.ascontiguousarray(_multiplied(sums, factors).transpose(0, 3, 1, 2))
+
+
+def _convolution_sums(
+    input: Array, weight: Array, bias: Array, zero_point: int, window: Sequence[Sequence[int]], groups: int
+) -> Array:
+    """Sums ``[batch, height, width, channels]``, as int64."""
+    patches = _patches(input, zero_point, window) + 128
     *places, taps, channels = patches.shape
     inner, outer = channels // groups, bias.size // groups
     parts: list[Array] = []
     for group in range(groups):
         rows = patches[..., group * inner : (group + 1) * inner].reshape(*places, taps * inner)
         parts.append(rows @ unpacked(weight[group], outer, taps * inner).T)
-    sums = np.concatenate(parts, -1) + bias
-    return np.ascontiguousarray(requantized(sums, factors, zero_point, low, high).transpose(0, 3, 1, 2))
+    return np.concatenate(parts, -1) + bias
 
 
 def phases_of(

@@ -20,6 +20,9 @@ hold, or that is skipped, has the reason as ``quant.why``.
 Layers come first. An operator without a weight (a sum, a function) is quantized where what it reads is integers
 already: one that stands among others in floating point would need a conversion of each operand, and lose by it.
 
+A result that no operator reads as integers is not rounded to them where the row says that it may be float32
+(``quant.float`` on its observer): outputs of the program, for one.
+
 With ``recipe=dynamic-int8`` the layer is marked ``quant.dynamic``: its input becomes integers when it runs.
 """
 
@@ -54,6 +57,8 @@ from etir.quantization.weights import BLOCK, weight_rows
 from etir.targets.manifest import load
 
 WEIGHT, WHY, INTEGERS, DYNAMIC = "quant.weight", "quant.why", "quant.integers", "quant.dynamic"
+FLOAT = "quant.float"
+"""On an observer: the value stays float32, unless a file of encodings has one for it."""
 
 
 @register_pass
@@ -88,10 +93,18 @@ class AnnotateQuantizationPass(Pass):
             rows.setdefault(row.operator, []).append(row)
         for method in methods(module):
             known_ops = [op for op in method.walk() if isinstance(op, EdgeOp) and op.op_name in rows]
+            may_be_float: list[EdgeOp] = []
             for op in sorted(known_ops, key=lambda op: not any(row.weight for row in rows[op.op_name])):
-                self._annotate(op, rows[op.op_name])
+                row = self._annotate(op, rows[op.op_name])
+                if row is not None and row.scheme == STATIC and row.float_result:
+                    may_be_float.append(op)
+            for op in may_be_float:
+                observe = result_of(op)
+                if observe is not None and not _read_as_integers(observe.result):
+                    observe.attributes[FLOAT] = UnitAttr()
 
-    def _annotate(self, op: EdgeOp, rows: list[QuantizedRow]) -> None:
+    def _annotate(self, op: EdgeOp, rows: list[QuantizedRow]) -> QuantizedRow | None:
+        """Mark an operator by the first row that holds, which is returned; say why if none does."""
         refusals = [row.refusal(op) or self._lost(op, row) for row in rows]
         row = next((row for row, refusal in zip(rows, refusals, strict=True) if refusal is None), None)
         reason = self._skipped(op)
@@ -102,7 +115,7 @@ class AnnotateQuantizationPass(Pass):
             reason = "reads float32: integers would be made for it alone"
         if row is None or reason is not None:
             op.attributes[WHY] = StringAttr(reason or "")
-            return
+            return None
         if row.weight:
             op.attributes[WEIGHT] = UniformAttr(Uniform(axis=row.axis, bits=row.bits, block=row.block))
         if row.scheme == DYNAMIC_ROW:
@@ -110,12 +123,13 @@ class AnnotateQuantizationPass(Pass):
         if row.scheme != STATIC:
             if self.results:
                 _observe_result(op)
-            return
+            return row
         op.attributes[INTEGERS] = UnitAttr()
         for name in dict.fromkeys(row.activations):
             index = op.operands.index(op.arg(name))
             op.operands[index] = _observed(op.operands[index], op)
         _observe_result(op)
+        return row
 
     def _lost(self, op: EdgeOp, row: QuantizedRow) -> tuple[int, str] | None:
         """Why a backend that takes the operator would not keep the integers of its weight: what its rows of that scheme
@@ -181,6 +195,21 @@ def _at_hand(value: SSAValue) -> bool:
         return True
     owner = value.owner
     return isinstance(owner, EdgeOp) and owner.op_name in JOINS and all(map(_at_hand, owner.operands))
+
+
+def _read_as_integers(value: SSAValue) -> bool:
+    """Whether an operator computes on the integers of a value, or a pool chooses among them, moved or joined."""
+    return any(_reads_integers(use.operation) for use in value.uses)
+
+
+def _reads_integers(user: Operation) -> bool:
+    if isinstance(user, ObserveOp):
+        return _read_as_integers(user.result)
+    if not isinstance(user, EdgeOp):
+        return False
+    if INTEGERS in user.attributes or user.op_name in CHOOSES:
+        return True
+    return user.op_name in MOVES | JOINS and any(map(_read_as_integers, user.results))
 
 
 def _observed(value: SSAValue, before: Operation) -> SSAValue:

@@ -60,8 +60,9 @@ nb::object text_of(StringView text) { return text_of(text.data == nullptr ? "" :
 
 /// Whether a program has kernels that read packed weights by lines of the cache.
 bool reads_lines(const etir::Program& program) {
-  constexpr std::string_view kReaders[] = {"etir::int8_conv2d", "etir::int8_conv_transpose2d",
-                                           "etir::int8_dynamic_linear", "etir::int8_linear"};
+  constexpr std::string_view kReaders[] = {"etir::int8_conv2d",         "etir::int8_conv_transpose2d",
+                                           "etir::int8_dynamic_linear", "etir::int8_float_conv2d",
+                                           "etir::int8_float_linear",   "etir::int8_linear"};
   for (uint32_t m = 0; m < program.num_methods(); ++m) {
     const MethodMeta meta = program.method_meta(m);
     for (uint32_t i = 0; i < meta.num_operators(); ++i) {

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from xdsl.ir import SSAValue
 
-from etir.dialects.dtypes import i8
+from etir.backends.api.integer_kernels import FLOAT_RESULTS
+from etir.dialects.dtypes import f32, i8
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
 from etir.passes.backend.fuse_quantized.kernels import Kernels, weight_name
@@ -36,12 +37,13 @@ class Call:
 
     def __init__(self, kernels: Kernels, kernel: str, root: EdgeOp, op: EdgeOp, rewriter: PatternRewriter):
         self.kernels, self.kernel, self.root, self.op, self.rewriter = kernels, kernel, root, op, rewriter
+        self.gives_float = kernel in FLOAT_RESULTS.values()
 
     def make(
         self, arguments: dict[str, Any], out: Encoding, order: tuple[int, ...], dims: Sequence[Any] | None = None
     ) -> SSAValue:
-        """The call of a kernel that ends with the zero point and the limits of its result."""
-        limits = {"zero_point": out.zero_point, "low": out.low, "high": out.high}
+        """The call of a kernel that ends with the zero point and the limits of its result, if that is int8."""
+        limits = {} if self.gives_float else {"zero_point": out.zero_point, "low": out.low, "high": out.high}
         return self.made({**arguments, **limits}, order, dims)
 
     def layer(self, x: Encoding, out: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
@@ -78,7 +80,8 @@ class Call:
 
     def made(self, arguments: dict[str, Any], order: tuple[int, ...], dims: Sequence[Any] | None = None) -> SSAValue:
         """The call, with the dims of the operator's result, or with others."""
-        type = tensor_type(i8, dims_of(tensor_of(self.op.results[0])) if dims is None else dims, order)
+        element = f32 if self.gives_float else i8
+        type = tensor_type(element, dims_of(tensor_of(self.op.results[0])) if dims is None else dims, order)
         return self.kernels.make(self.kernel, arguments, type, self.rewriter, weight_name(self.root))
 
     def side_by_side(self, given: list[Stored]) -> tuple[list[SSAValue], tuple[int, ...]]:

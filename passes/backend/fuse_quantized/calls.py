@@ -183,7 +183,9 @@ def _softmax(call: Call, given: list[Stored], out: Encoding) -> Made:
 
 CALLS: dict[str, Callable[[Call, list[Stored], Encoding], Made]] = {
     "etir::int8_linear.out": _linear,
+    "etir::int8_float_linear.out": _linear,
     "etir::int8_conv2d.out": _convolution,
+    "etir::int8_float_conv2d.out": _convolution,
     "etir::int8_depthwise_conv2d.out": _depthwise,
     "etir::int8_conv_transpose2d.out": _transposed,
     "etir::int8_bmm.out": _bmm,

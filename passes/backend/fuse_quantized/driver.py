@@ -12,6 +12,8 @@ After::
 
     %5 = edge.etir.int8_linear.default(%0, %packed, %bias, %factors, zero_point = -128, low = -128, high = 127)
 
+A layer on integers whose result nobody quantizes gives float32 at once (``edge.etir.int8_float_linear``).
+
 Linear layers whose input is quantized with a scale that is computed where it is read, and those of float32 with a
 weight of integers, are calls of kernels as well: the first take a scale for each row, of which the second multiply the
 weight out while they read it, four bits for each number that has no more.
@@ -61,6 +63,7 @@ class FuseQuantizedPass(Pass):
         if not has_kernels or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
+        from etir.passes.backend.fuse_quantized.float_results import FloatResult
         from etir.passes.backend.fuse_quantized.grouped import GroupedLayer, GroupedTable, WeightOfGroups, Weights
         from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
         from etir.passes.backend.fuse_quantized.operators import DeviceConversion, QuantizedOperator
@@ -68,6 +71,7 @@ class FuseQuantizedPass(Pass):
         kernels, weights = Kernels(module, manifest, self.libraries), Weights()
         for method in methods(module):
             apply_patterns_greedily(ctx, method, [QuantizedOperator(kernels)])
+            apply_patterns_greedily(ctx, method, [FloatResult(kernels)])
             # What the kernels for integers have left.
             apply_patterns_greedily(ctx, method, [GroupedLayer(kernels, weights)])
             apply_patterns_greedily(ctx, method, [DynamicLayer(kernels), LayerOfIntegers(kernels)])

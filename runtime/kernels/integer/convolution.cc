@@ -4,25 +4,26 @@
 //
 // The depth of the product is taps times channels of a group, taps outermost. Weights are [groups, panels, quads, 16,
 // 4] (tile.h), the bias has -(128 + input_zero_point) times the sum of a channel's weights in it; padding is
-// input_zero_point.
+// input_zero_point. int8_float_conv2d gives float(sum (x + 128) w + bias) * factor.
 #include "kernels/integer/convolution.gen.h"
 #include "kernels/integer/patches.h"
-#include "kernels/integer/requantize.h"
+#include "kernels/integer/results.h"
 
 namespace etir {
+namespace {
 
 using namespace integer;
 
-void int8_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                     const Tensor& factors, int64_t input_zero_point, const IntList& kernel, const IntList& stride,
-                     const IntList& padding, const IntList& dilation, int64_t groups, int64_t zero_point, int64_t low,
-                     int64_t high, Tensor& out) {
+/// The convolution of integers, whose results are int8 numbers, or float32 without an `output`. Both operators have
+/// their arguments at the same positions.
+void static_convolution(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        const Tensor& factors, int64_t input_zero_point, const IntList& kernel, const IntList& stride,
+                        const IntList& padding, const IntList& dilation, int64_t groups, const Output* output,
+                        Tensor& out) {
   using arg = arguments::int8_conv2d_out;
-  Output output;
   Window window;
   if (!check_constant(ctx, weight, ScalarType::Char, 5) || !check_constant(ctx, bias, ScalarType::Int, 1) ||
-      !check_constant(ctx, factors, ScalarType::Float, 1) || !check_size(ctx, factors, 0, bias.sizes[0]) ||
-      !read_output(ctx, zero_point, low, high, arg::zero_point, &output)) {
+      !check_constant(ctx, factors, ScalarType::Float, 1) || !check_size(ctx, factors, 0, bias.sizes[0])) {
     return;
   }
   const int64_t columns = bias.sizes[0];
@@ -30,7 +31,8 @@ void int8_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
     return ctx.fail(Check::KernelArgument, arg::input_zero_point, input_zero_point);
   }
   if (groups < 1 || columns % groups != 0) return ctx.fail(Check::KernelArgument, arg::groups, groups);
-  if (!read_window(ctx, input, kernel, stride, padding, dilation, arg::kernel, columns, out, &window)) return;
+  const ScalarType dtype = output != nullptr ? ScalarType::Char : ScalarType::Float;
+  if (!read_window(ctx, input, kernel, stride, padding, dilation, arg::kernel, columns, out, &window, dtype)) return;
   if (window.channels % groups != 0) return ctx.fail(Check::KernelShape, input, window.channels);
   const int64_t channels = window.channels / groups, group_columns = columns / groups;
   if (window.taps() > (int64_t{1} << 20) || window.taps() * channels > (int64_t{1} << 24)) {
@@ -42,7 +44,7 @@ void int8_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
       !check_size(ctx, weight, 4, kQuad)) {
     return;
   }
-  const bool vnni = use_vnni();
+  const Results results = {bias.ptr<int32_t>(), factors.ptr<float>(), columns, output, out};
   int8_t zeros[kMostPiece];
   std::memset(zeros, static_cast<int>(input_zero_point), sizeof(zeros));
   for (int64_t group = 0; group < groups; ++group) {
@@ -50,11 +52,7 @@ void int8_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
     Weights weights = {weight.ptr<int8_t>(), group_columns, depth};
     weights.data += group * weights.panels() * weights.panel_bytes();
     const int8_t* image = input.ptr<int8_t>() + group * channels;
-    const auto store = [&](const Block& block) {
-      const int64_t column = first + block.column;
-      requantize(vnni, block, bias.ptr<int32_t>() + column, factors.ptr<float>() + column, output,
-                 out.ptr<int8_t>() + block.row * columns + column, columns);
-    };
+    const auto store = [&](const Block& block) { results.store(block, first); };
     if (groups == 1 && window.is_plain()) {
       multiply(ctx, MatrixRows{image, window.positions(), channels}, weights, store);
       continue;
@@ -62,6 +60,26 @@ void int8_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
     const int64_t length = channels > 0 ? piece_of(channels) : 1;
     multiply(ctx, PatchRows{window, image, channels, length, channels / length, zeros}, weights, store);
   }
+}
+
+}  // namespace
+
+void int8_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Tensor& factors, int64_t input_zero_point, const IntList& kernel, const IntList& stride,
+                     const IntList& padding, const IntList& dilation, int64_t groups, int64_t zero_point, int64_t low,
+                     int64_t high, Tensor& out) {
+  Output output;
+  if (!read_output(ctx, zero_point, low, high, arguments::int8_conv2d_out::zero_point, &output)) return;
+  static_convolution(ctx, input, weight, bias, factors, input_zero_point, kernel, stride, padding, dilation, groups,
+                     &output, out);
+}
+
+void int8_float_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           const Tensor& factors, int64_t input_zero_point, const IntList& kernel,
+                           const IntList& stride, const IntList& padding, const IntList& dilation, int64_t groups,
+                           Tensor& out) {
+  static_convolution(ctx, input, weight, bias, factors, input_zero_point, kernel, stride, padding, dilation, groups,
+                     nullptr, out);
 }
 
 }  // namespace etir

@@ -31,11 +31,11 @@ inline bool check_image(KernelContext& ctx, const Tensor& image) {
 }
 
 /// Reads kernel, stride, padding and dilation, arguments side by side from `position` on, checks them and that the
-/// input is an image of int8.
+/// input is an image of int8 and the result of `dtype`.
 inline bool read_lists(KernelContext& ctx, const Tensor& input, const IntList& kernel, const IntList& stride,
-                       const IntList& padding, const IntList& dilation, int position, const Tensor& out, Window* w) {
-  if (!check_dtype(ctx, input, ScalarType::Char) || !check_dtype(ctx, out, ScalarType::Char) ||
-      !check_image(ctx, input)) {
+                       const IntList& padding, const IntList& dilation, int position, const Tensor& out, Window* w,
+                       ScalarType dtype = ScalarType::Char) {
+  if (!check_dtype(ctx, input, ScalarType::Char) || !check_dtype(ctx, out, dtype) || !check_image(ctx, input)) {
     return false;
   }
   w->batch = input.sizes[0], w->channels = input.sizes[1];
@@ -74,8 +74,8 @@ inline bool resize_windows(KernelContext& ctx, const Tensor& input, int64_t chan
 /// Reads the arguments of a convolution or a pool, and gives the result of `out_channels` channels its shape.
 inline bool read_window(KernelContext& ctx, const Tensor& input, const IntList& kernel, const IntList& stride,
                         const IntList& padding, const IntList& dilation, int position, int64_t out_channels,
-                        Tensor& out, Window* w) {
-  if (!read_lists(ctx, input, kernel, stride, padding, dilation, position, out, w)) return false;
+                        Tensor& out, Window* w, ScalarType dtype = ScalarType::Char) {
+  if (!read_lists(ctx, input, kernel, stride, padding, dilation, position, out, w, dtype)) return false;
   return resize_windows(ctx, input, out_channels, out, w);
 }
 

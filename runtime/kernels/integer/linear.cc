@@ -1,15 +1,17 @@
-// Linear layers on int8: static (int8 in, int8 out), and dynamic (float in and out, each row quantized on the way).
+// Linear layers on int8: static (int8 in, int8 or float out), and dynamic (float in and out, each row quantized on the
+// way).
 //
 //   int8_linear           y = clamp(rint(float(sum_k (x[k] + 128) w[k] + bias) * factor) + zero_point, low, high)
+//   int8_float_linear     y = float(sum_k (x[k] + 128) w[k] + bias) * factor
 //   int8_dynamic_linear   y = float(sum_k (q[k] + 128) w[k] - (z + 128) * column_sum) * (s * scale) + bias
 //
 // where s and z are those of the row by the formula of quantized_decomposed::choose_qparams_per_token_asymmetric, and
-// q = clamp(rint(x * (1/s) + z)) as quantize_per_token has it. Weights are packed (tile.h); the bias of int8_linear has
-// -(128 + z) times the sum of a column's weights in it, z the zero point of the input.
+// q = clamp(rint(x * (1/s) + z)) as quantize_per_token has it. Weights are packed (tile.h); the bias of static ones
+// has -(128 + z) times the sum of a column's weights in it, z the zero point of the input.
 #include "kernels/integer/dequantize.h"
 #include "kernels/integer/linear.gen.h"
 #include "kernels/integer/product.h"
-#include "kernels/integer/requantize.h"
+#include "kernels/integer/results.h"
 
 namespace etir {
 namespace {
@@ -38,27 +40,35 @@ bool begin(KernelContext& ctx, const Tensor& input, int64_t columns, Tensor& out
   return ctx.resize(out, sizes, input.rank) && check_rows(ctx, out) && has_data(ctx, input) && has_data(ctx, out);
 }
 
-}  // namespace
-
-void int8_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                     const Tensor& factors, int64_t zero_point, int64_t low, int64_t high, Tensor& out) {
-  Output output;
-  if (!check_dtype(ctx, input, ScalarType::Char) || !check_dtype(ctx, out, ScalarType::Char) ||
+/// The layer of integers, whose results are int8 numbers, or float32 without an `output`.
+void static_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   const Tensor& factors, const Output* output, Tensor& out) {
+  if (!check_dtype(ctx, input, ScalarType::Char) ||
+      !check_dtype(ctx, out, output != nullptr ? ScalarType::Char : ScalarType::Float) ||
       !check_constant(ctx, bias, ScalarType::Int, 1) || !check_constant(ctx, factors, ScalarType::Float, 1) ||
-      !check_size(ctx, factors, 0, bias.sizes[0]) ||
-      !read_output(ctx, zero_point, low, high, arguments::int8_linear_out::zero_point, &output)) {
+      !check_size(ctx, factors, 0, bias.sizes[0])) {
     return;
   }
   const int64_t columns = bias.sizes[0];
   int64_t rows, depth;
   if (!begin(ctx, input, columns, out, &rows, &depth) || !check_weight(ctx, weight, columns, depth)) return;
-  const bool vnni = use_vnni();
-  int8_t* to = out.ptr<int8_t>();
+  const Results results = {bias.ptr<int32_t>(), factors.ptr<float>(), columns, output, out};
   multiply(ctx, MatrixRows{input.ptr<int8_t>(), rows, depth}, Weights{weight.ptr<int8_t>(), columns, depth},
-           [&](const Block& block) {
-             requantize(vnni, block, bias.ptr<int32_t>() + block.column, factors.ptr<float>() + block.column, output,
-                        to + block.row * columns + block.column, columns);
-           });
+           [&](const Block& block) { results.store(block); });
+}
+
+}  // namespace
+
+void int8_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Tensor& factors, int64_t zero_point, int64_t low, int64_t high, Tensor& out) {
+  Output output;
+  if (!read_output(ctx, zero_point, low, high, arguments::int8_linear_out::zero_point, &output)) return;
+  static_linear(ctx, input, weight, bias, factors, &output, out);
+}
+
+void int8_float_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           const Tensor& factors, Tensor& out) {
+  static_linear(ctx, input, weight, bias, factors, nullptr, out);
 }
 
 void int8_dynamic_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& column_sums,

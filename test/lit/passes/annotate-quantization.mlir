@@ -5,6 +5,7 @@
 // RUN: et-opt -p 'annotate-quantization{recipe=weight-int4}' --split-input-file %s | filecheck %s --check-prefix=FOUR-WEIGHT
 // RUN: et-opt -p 'annotate-quantization{backend=xnnpack skip=aten.linear.default}' --split-input-file %s | filecheck %s --check-prefix=SKIP
 // RUN: et-opt -p 'annotate-quantization{backend=reference}' --split-input-file %s | filecheck %s --check-prefix=NONE
+// RUN: et-opt -p 'annotate-quantization{target=etir}' --split-input-file %s | filecheck %s --check-prefix=KERNELS
 
 // A layer and the clamp that alone reads it; the next layer reads what is stored, through a move.
 
@@ -95,4 +96,29 @@ func.func @beside(%x: tensor<2x32xf32>, %y: tensor<2x32xf32>) -> tensor<2x32xf32
   %s = edge.aten.sigmoid.default(%y) : (tensor<2x32xf32>) -> tensor<2x32xf32>
   %m = edge.aten.mul.Tensor(%a, %s) : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
   func.return %m : tensor<2x32xf32>
+}
+
+// -----
+
+// Kernels give float32 where no operator reads the result of a layer as integers: moved and clamped on its way out.
+
+et.weight @w : tensor<16x32xf32> = #et.synthetic<seed = 1>
+et.weight @v : tensor<4x16xf32> = #et.synthetic<seed = 2>
+
+// KERNELS-LABEL: func.func @outputs
+func.func @outputs(%x: tensor<2x32xf32>) -> tensor<4x2xf32> {
+  // KERNELS: edge.aten.linear.default
+  // KERNELS-NEXT: quant.observe %{{.*}} : tensor<2x16xf32>
+  // KERNELS: edge.aten.linear.default
+  // KERNELS-NEXT: edge.aten.relu.default
+  // KERNELS-NEXT: quant.observe %{{.*}} {quant.float} : tensor<2x4xf32>
+  // CHECK-LABEL: func.func @outputs
+  // CHECK-NOT: quant.float
+  %w = et.get_weight @w : tensor<16x32xf32>
+  %v = et.get_weight @v : tensor<4x16xf32>
+  %y = edge.aten.linear.default(%x, %w) : (tensor<2x32xf32>, tensor<16x32xf32>) -> tensor<2x16xf32>
+  %z = edge.aten.linear.default(%y, %v) : (tensor<2x16xf32>, tensor<4x16xf32>) -> tensor<2x4xf32>
+  %r = edge.aten.relu.default(%z) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %t = edge.aten.permute_copy.default(%r, dims = [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
+  func.return %t : tensor<4x2xf32>
 }

@@ -290,3 +290,32 @@ func.func @attention(%q: tensor<3x2x4x4xi8>) -> tensor<2x4x4xi8> {
   %o = edge.quantized_decomposed.quantize_per_tensor.default(%k, scale = 0.5, zero_point = 3, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x4x4xf32>) -> tensor<2x4x4xi8>
   func.return %o : tensor<2x4x4xi8>
 }
+
+// -----
+
+// A result that is not quantized is float32: factors are those of the sums.
+
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @not_rounded
+func.func @not_rounded(%q: tensor<2x2xi8>, %i: tensor<1x2x4x4xi8>) -> (tensor<2x2xf32>, tensor<1x2x4x4xf32>) {
+  // CHECK: %[[B:.*]] = et.constant dense<[-367, 1758]> : tensor<2xi32>
+  // CHECK: %[[F:.*]] = et.constant dense<[1.250000e-01, 2.500000e-01]> : tensor<2xf32>
+  // CHECK: edge.etir.int8_float_linear.default(%q, %{{.*}}, %[[B]], %[[F]]) : (tensor<2x2xi8>, tensor<1x1x16x4xi8>, tensor<2xi32>, tensor<2xf32>) -> tensor<2x2xf32>
+  // CHECK: edge.aten.relu.default
+  // CHECK: %[[Y:.*]] = edge.etir.int8_float_conv2d.default(%{{.*}}, input_zero_point = 4, kernel = [3, 3], stride = [1, 1], padding = [1, 1], dilation = [1, 1], groups = 1)
+  // CHECK-NEXT: edge.dim_order_ops._to_dim_order_copy.default(%[[Y]], dim_order = [0, 1, 2, 3])
+  %x = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = -3, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x2xi8>) -> tensor<2x2xf32>
+  %wi = et.constant dense<[[1, 2], [-5, -9]]> : tensor<2x2xi8>
+  %ws = et.constant dense<[0.25, 0.5]> : tensor<2xf32>
+  %w = edge.quantized_decomposed.dequantize_per_channel.default(%wi, %ws, axis = 0, quant_min = -127, quant_max = 127, dtype = i8) : (tensor<2x2xi8>, tensor<2xf32>) -> tensor<2x2xf32>
+  %b = et.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %y = edge.aten.linear.default(%x, %w, %b) : (tensor<2x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<2x2xf32>
+  %r = edge.aten.relu.default(%y) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %j = edge.quantized_decomposed.dequantize_per_tensor.default(%i, scale = 0.5, zero_point = 4, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<1x2x4x4xi8>) -> tensor<1x2x4x4xf32>
+  %vi = et.constant dense<3> : tensor<2x2x3x3xi8>
+  %v = edge.quantized_decomposed.dequantize_per_channel.default(%vi, %ws, axis = 0, quant_min = -127, quant_max = 127, dtype = i8) : (tensor<2x2x3x3xi8>, tensor<2xf32>) -> tensor<2x2x3x3xf32>
+  %c = edge.aten.convolution.default(%j, %v, stride = [1, 1], padding = [1, 1], dilation = [1, 1], transposed = false, output_padding = [0, 0], groups = 1) : (tensor<1x2x4x4xf32>, tensor<2x2x3x3xf32>) -> tensor<1x2x4x4xf32>
+  func.return %r, %c : tensor<2x2xf32>, tensor<1x2x4x4xf32>
+}

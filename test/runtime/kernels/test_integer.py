@@ -77,7 +77,9 @@ LINEAR = [
 def test_linear(kernels: Kernels, rows: int, depth: int, columns: int, hostile: bool) -> None:
     n = Numbers(rows + depth + columns, hostile)
     weight = packed(n.int8(columns, depth))
-    check(kernels, "int8_linear", [n.int8(rows, depth), weight, n.bias(columns), n.factors(columns), *n.ends()])
+    arguments = [n.int8(rows, depth), weight, n.bias(columns), n.factors(columns)]
+    check(kernels, "int8_linear", [*arguments, *n.ends()])
+    check(kernels, "int8_float_linear", arguments)
 
 
 @pytest.mark.parametrize("most", [63, 64, 65, 100])
@@ -165,8 +167,9 @@ def test_convolution(kernels: Kernels, sizes: Any, hostile: bool) -> None:
     weight = np.stack([packed(part) for part in matrix])
     x = n.int8(batch, channels, height, width)
     zero = int(n.random.integers(-128, 128))
-    arguments = [x, weight, n.bias(columns), n.factors(columns), zero, *map(list, window), groups, *n.ends()]
-    check(kernels, "int8_conv2d", arguments, image=True)
+    arguments = [x, weight, n.bias(columns), n.factors(columns), zero, *map(list, window), groups]
+    check(kernels, "int8_conv2d", [*arguments, *n.ends()], image=True)
+    check(kernels, "int8_float_conv2d", arguments, image=True)
 
 
 @pytest.mark.parametrize("hostile", [False, True])
