@@ -46,7 +46,7 @@ the seed decides the sample, so that anyone can repeat it.
 
 Survivors are looked at one by one. Where a test can see one it is written, and kills it; others do what the original
 does, or are left for the reason that stands beside them{open}. Survivors that have got a test since count as survivors
-in the third column, and as killed in the fourth.
+in the third column, and as killed in the fourth; the last one leaves out those that no test can see.
 """
 
 
@@ -123,8 +123,8 @@ def page(runs: Sequence[Run]) -> str:
     commands = " and ".join(f"`{run.command}`" for run in runs)
     notes = "".join(f" {run.note}" for run in runs if run.note)
     lines = [
-        "| folder | mutants | killed at first | killed now | equivalent |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| folder | mutants | killed at first | killed now | equivalent | of the others |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for run in runs:
         for folder, (total, killed) in run.folders.items():
@@ -133,7 +133,8 @@ def page(runs: Sequence[Run]) -> str:
             equivalent = sum(s.kind == "equivalent" for s in of_folder)
             lines.append(
                 f"| `{folder}/` | {total} | {killed} ({_percent(killed, total)}) | "
-                f"{killed + since} ({_percent(killed + since, total)}) | {equivalent} |"
+                f"{killed + since} ({_percent(killed + since, total)}) | {equivalent} | "
+                f"{_percent(killed + since, total - equivalent)} |"
             )
     unseen = sum(s.reason.endswith(NOT_SEEN) for run in runs for s in run.survivors)
     is_open = f"; {unseen} wait for that" if unseen else ""
