@@ -155,6 +155,27 @@ def test_graphs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
         run("aten.special_entr.default", torch.rand(3, 6))
 
 
+def traced_as(monkeypatch: pytest.MonkeyPatch, formula: Any, x: torch.Tensor) -> list[str]:
+    """What an operator of one tensor becomes when ``formula`` is its decomposition."""
+    name = "aten.special_entr.default"
+    monkeypatch.setattr(traced, "formulas", lambda: {name: formula})
+    monkeypatch.setattr(traced, "_cache", {})
+    return run(name, x, only=(name,))
+
+
+def test_a_decomposition_may_end_in_a_view_of_the_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = traced_as(monkeypatch, lambda x: torch.ops.aten.as_strided.default(x, [7, 4], [1, 7]), X)
+    assert names == ["aten.as_strided_copy.default"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_decomposition_may_have_constants(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    """Those of bfloat16, which NumPy does not have, are float32 and cast."""
+    names = traced_as(monkeypatch, lambda x: x + torch.tensor([0, 1, 2, 3], dtype=dtype), X.to(dtype))
+    assert names[0] == "et.constant" and names[-1] == "aten.add.Tensor"
+    assert ("aten._to_copy.default" in names) == (dtype is torch.bfloat16)
+
+
 def test_a_graph_for_some_sizes_only_is_refused() -> None:
     """A decomposition may ask what holds for all sizes, or what the program asserts, and nothing else."""
     n, m = symbol("n"), symbol("m")

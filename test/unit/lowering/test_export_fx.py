@@ -13,6 +13,7 @@ from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export.graph_signature import OutputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 import etir
@@ -20,6 +21,7 @@ from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module, print_module
 from etir.lowering.export_fx import export_program, export_programs
+from etir.lowering.export_fx.sizes import Sizes
 from etir.options import CompileOptions
 from etir.passes.infra.manager import run_pipeline
 from etir.pipeline import pipeline
@@ -264,6 +266,14 @@ func.func @forward(%x: tensor<4xf32>, %flag: i1) -> (tensor<4xf32>, i1) {
   func.return %1, %flag : tensor<4xf32>, i1
 }
 """
+
+
+@pytest.mark.parametrize("taking_inputs", [True, False])
+def test_sizes_from_data_are_unknown_unless_an_input_has_them(taking_inputs: bool) -> None:
+    sizes = Sizes({"n": (2, 9), "m": (2, 9)}, from_data=("n",))
+    sizes.taking_inputs = taking_inputs
+    unknown = {name: bool(free_unbacked_symbols(sizes.symbol(name))) for name in ("n", "m")}
+    assert unknown == {"n": not taking_inputs, "m": False}
 
 
 def test_an_input_that_is_a_bool() -> None:
