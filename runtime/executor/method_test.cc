@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "testing/counting_loader.h"
 #include "testing/file_writer.h"
 #include "testing/testing.h"
 
@@ -45,7 +46,7 @@ constexpr KernelTable kOtherTable = {kOtherRows, 1};
 /// A loaded program, and memory of its own for each part, so that sanitizers see the first byte beyond it.
 struct Fixture {
   explicit Fixture(Small& small) : Fixture(small.bytes()) {}
-  explicit Fixture(const std::string& file) : bytes(file), loader(bytes.data(), bytes.size()) {
+  explicit Fixture(const std::string& file) : loader(file) {
     CHECK_EQ(program.load(loader), Error::Ok);
     meta = program.method_meta(uint32_t{0});
     needed = static_cast<size_t>(meta.method_memory_size());
@@ -78,8 +79,7 @@ struct Fixture {
   struct Free {
     void operator()(void* data) const { std::free(data); }
   };
-  Aligned bytes;
-  BufferDataLoader loader;
+  testing::CountingLoader loader;
   Program program;
   MethodMeta meta;
   size_t needed = 0;
@@ -247,6 +247,30 @@ ETIR_TEST(dynamic_inputs_keep_to_their_bound) {
   CHECK_EQ(f.set(0, INT32_MAX), Error::Ok);
   CHECK_EQ(f.method.execute(), Error::Ok);
   CHECK_EQ(f.method.output(0).payload.tensor->numel(), 0);
+}
+
+// The others have been compiled into the program.
+ETIR_TEST(a_number_varies_where_the_program_checks_it) {
+  static constexpr Kernel kReading[] = {{"etir::check_number", twice_in_place, "I!"},
+                                        {"etir::other_number", twice_in_place, "I!"},
+                                        {"test::twice.out", twice, "T>T", 2}};
+  for (const std::string name : {"etir::check_number", "etir::other_number"}) {
+    Small small;
+    small.values->children.push_back(small.integer(5));
+    small.plan->fields[3] = small.w.to(small.w.vector<int32_t>({0, 2}));
+    small.plan->fields[6] = small.w.to(small.w.tables({small.op, small.w.table({small.w.to(small.w.string(name))})}));
+    Node* call = small.w.table({small.w.u32(1), small.w.to(small.w.vector<int32_t>({2}))});
+    small.instructions->children.push_back(small.w.table({small.w.u8(1), small.w.to(call)}));
+    Fixture f(small);
+    CHECK_EQ(f.load(f.needed, 64, 0, {kReading, 3}), Error::Ok);
+    const bool varies = name == "etir::check_number";
+    CHECK(!f.meta.input_varies(0) && f.meta.input_varies(1) == varies);
+    Value six;
+    six.tag = Tag::Int;
+    six.payload.integer = 6;
+    CHECK_EQ(f.method.set_input(1, six), varies ? Error::Ok : Error::InvalidArgument);
+    CHECK_EQ(f.method.value(2).payload.integer, varies ? 6 : 5);
+  }
 }
 
 ETIR_TEST(outputs_in_memory_of_the_caller_s) {
@@ -438,6 +462,7 @@ ETIR_TEST(a_state_begins_with_its_bytes) {
     Fixture f(with_segment(small, 6, {0, 0}, std::string(24, 6)));
     f.before = before;
     CHECK_EQ(f.load(f.needed, 96, 0), Error::Ok);
+    CHECK_EQ(f.loader.held, 1);  // the program: the state's bytes have been copied
     const uint8_t* planned = static_cast<const uint8_t*>(f.planned_memory.get());
     for (int i = 0; i < 96; ++i) CHECK_EQ(planned[i], i < 64 || i >= 88 ? 0 : 6);
   }

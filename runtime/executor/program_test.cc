@@ -3,7 +3,10 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "testing/counting_loader.h"
 #include "testing/file_writer.h"
 #include "testing/testing.h"
 
@@ -56,46 +59,32 @@ ETIR_TEST(no_file_at_all) {
   CHECK_EQ(program.load(broken), Error::AccessFailed);  // the record is optional
 }
 
-// Loaders may read into memory of their own.
 ETIR_TEST(loads_ask_for_powers_of_two_and_are_released) {
   Small small;
-  class Counting final : public DataLoader {
-   public:
-    explicit Counting(const std::string& bytes) : bytes_(bytes) {}
-    uint64_t size() const override { return bytes_.size(); }
-    const void* load(uint64_t offset, uint64_t size, size_t alignment) override {
-      CHECK(alignment > 0 && alignment <= 16 && (alignment & (alignment - 1)) == 0);
-      CHECK(size > 0 && offset <= bytes_.size() && size <= bytes_.size() - offset);
-      ++held;
-      return bytes_.data() + offset;
-    }
-    void release(const void* data) override {
-      CHECK(data != nullptr);
-      --held;
-    }
-    int held = 0;
-
-   private:
-    Aligned bytes_;
-  } loader(small.bytes());
-  Program program;
-  CHECK_EQ(program.load(loader), Error::Ok);
-  CHECK_EQ(loader.held, 1);  // the program itself
+  testing::CountingLoader loader(small.bytes());
+  {
+    Program program;
+    CHECK_EQ(program.load(loader), Error::Ok);
+    CHECK_EQ(loader.held, 1);  // the program itself
+  }
+  CHECK_EQ(loader.held, 0);
 }
 
 ETIR_TEST(every_delegate_is_checked) {
-  for (const uint32_t data : {0, 1}) {
+  for (int bad = 0; bad <= 3; ++bad) {  // the last is none of them
     Small small;
     FileWriter& w = small.w;
-    const auto delegate = [&](uint32_t index) {
-      return w.table({w.to(w.string("TestBackend")), w.to(w.table({w.u8(0), w.u32(index)})), {}});
-    };
-    small.plan->fields[7] = w.to(w.tables({delegate(0), delegate(0), delegate(data)}));
+    std::vector<Node*> delegates;
+    for (int i = 0; i < 3; ++i) {
+      Node* reference = w.table({w.u8(0), w.u32(i == bad ? 1 : 0)});
+      delegates.push_back(w.table({w.to(w.string("TestBackend")), w.to(reference), {}}));
+    }
+    small.plan->fields[7] = w.to(w.tables(delegates));
     small.program->fields.resize(4);
     small.program->fields[3] = w.to(w.tables({w.table({w.to(w.vector<uint8_t>({1, 2, 3, 4}))})}));
     const ErrorRecord record = load(small.bytes());
-    CHECK_EQ(record.check == Check::None, data == 0);
-    if (data != 0) CHECK_EQ(record.a, 2);
+    CHECK_EQ(record.check, bad < 3 ? Check::DelegateDataIndex : Check::None);
+    if (bad < 3) CHECK_EQ(record.a, bad);
   }
 }
 
@@ -199,6 +188,26 @@ ETIR_TEST(tensors) {
   extra(2, 0, Check::TensorLocation, 2);
   extra(0, 1, Check::TensorLayout, 1);
   extra(1, 0, Check::TensorExternalName, -1);
+}
+
+// Complex numbers lie as their parts do.
+ETIR_TEST(planned_tensors_are_aligned_for_their_elements) {
+  const std::vector<std::pair<ScalarType, uint32_t>> alignments = {
+      {ScalarType::Byte, 1},         {ScalarType::Half, 2},          {ScalarType::Float, 4},
+      {ScalarType::Double, 8},       {ScalarType::Bool, 1},          {ScalarType::ComplexHalf, 2},
+      {ScalarType::ComplexFloat, 4}, {ScalarType::ComplexDouble, 8},
+  };
+  for (const auto& [dtype, alignment] : alignments) {
+    for (uint32_t offset = 0; offset <= 16; ++offset) {
+      const bool is_good = offset % alignment == 0;
+      const auto place = [&, type = dtype](Small& s) {
+        s.input->fields[0] = s.w.u8(static_cast<uint8_t>(type));
+        s.input->fields[2] = s.w.to(s.w.vector<int32_t>({1, 1}));
+        s.input->fields[6] = s.w.to(s.w.table({s.w.u32(1), s.w.u32(offset), s.w.u32(0)}));
+      };
+      expect(place, is_good ? Check::None : Check::TensorPlannedAlignment, 0, is_good ? -1 : int64_t{offset});
+    }
+  }
 }
 
 ETIR_TEST(a_tensor_without_a_place_may_be_constant) {
