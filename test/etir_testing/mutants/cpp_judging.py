@@ -2,7 +2,9 @@
 
 The preset ``release`` is built once. A mutant is then compiled as CMake would compile it, from a folder that comes
 first on the path of headers, and linked before the libraries, from which the linker takes what is missing: a source is
-one object; a header's mutant is in every source of the core that includes it and in the header's own C++ test.
+one object; a header's mutant is in every source of the core that includes it and in the header's own C++ test, or,
+where it has none, in those of its folder that include it. Sources that do more with the log on are compiled that way,
+too, for the C++ test that has the core with it.
 
 First the C++ tests run, then, in forks of a process that has imported everything, the tests in Python that call the
 executor's library, which is linked for what the C++ tests let through only. How long each of these takes without a
@@ -15,7 +17,7 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ SUITES = tuple(
     )
 )
 """Those that call the library; the others of the folder build with sanitizers, or call the Python package's module."""
-UNIT_TEST, LIBRARY = "etir_unit_test", "etir_executor_test"
+UNIT_TEST, LOG_TEST, LIBRARY = "etir_unit_test", "etir_log_test", "etir_executor_test"
 OPTIMIZATION = "-O0"
 """Compiles in half of the time of what is shipped, and does the same."""
 SECONDS = 20.0
@@ -49,6 +51,8 @@ MOST_SECONDS = 1.0
 seldom stops.
 """
 SCRATCH = ROOT / "build" / "mutants" / "native"
+OVERLAY = SCRATCH / "overlay"
+"""What is included before the checkout's own headers."""
 TIMES = SCRATCH / "seconds.json"
 
 
@@ -61,14 +65,19 @@ class Native:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        text = self._run("ninja", "-t", "commands", UNIT_TEST, LIBRARY).splitlines()
         # ``: && /usr/bin/c++ ... && :`` are links; without the launcher that keeps what was compiled: it would be full.
-        self._compile = {found[1]: command for command in text if (found := re.search(r" -c (\S+)$", command))}
-        self._link = {
-            name: next(command for command in text if re.search(rf" -o \S*{name}(\.so)? ", command))
-            for name in (UNIT_TEST, LIBRARY)
-        }
+        self._compile, self._link = self._commands(UNIT_TEST, LIBRARY)
+        self._logged, link = self._commands(LOG_TEST)
+        self._link |= link
         self._includes = self._headers()
+
+    def _commands(self, *targets: str) -> tuple[dict[str, str], dict[str, str]]:
+        """What compiles each source, and what links each target."""
+        text = self._run("ninja", "-t", "commands", *targets).splitlines()
+        compiles = {found[1]: command for command in text if (found := re.search(r" -c (\S+)$", command))}
+        return compiles, {
+            name: next(command for command in text if re.search(rf" -o \S*{name}(\.so)? ", command)) for name in targets
+        }
 
     def _run(self, *command: str) -> str:
         return subprocess.run(command, cwd=self.folder, check=True, capture_output=True, text=True).stdout
@@ -93,47 +102,58 @@ class Native:
             return [place]
         own_test = str(ROOT / path.replace(".h", "_test.cc"))
         core = [str(ROOT / "runtime" / name) for name in ("core", "executor")]
+        including = self._includes.get(place, [])
+        tests = [
+            s for s in including if f"{UNIT_TEST}.dir" in self._compile[s] and s.startswith(str(Path(place).parent))
+        ]
+        if own_test in tests:
+            tests = [own_test]
         return [
             source
-            for source in self._includes.get(place, [])
-            if source == own_test or (source.startswith(tuple(core)) and not source.endswith("_test.cc"))
+            for source in including
+            if source in tests or (source.startswith(tuple(core)) and not source.endswith("_test.cc"))
         ]
 
     def compile(self, path: str, text: str) -> list[str]:
         """Compile what the text at ``path`` is part of: objects in the order of the sources. Raises NotCompiled."""
-        overlay = SCRATCH / "overlay"
         relative = Path(path).relative_to("runtime")
-        subprocess.run(["rm", "-rf", str(overlay)], check=True)
-        (overlay / relative).parent.mkdir(parents=True)
-        (overlay / relative).write_text(text)
-        objects: list[str] = []
-        for source in self.sources_with(path):
-            mutated = overlay / Path(source).relative_to(ROOT / "runtime")
-            if not mutated.exists():  # Beside the header, where ``#include "x.h"`` looks first.
-                mutated.parent.mkdir(parents=True, exist_ok=True)
-                mutated.write_text(Path(source).read_text())
-            made = overlay / f"{len(objects)}.o"
-            command = _compile_command(self._compile[source], mutated, made, overlay)
-            done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
-            if done.returncode:
-                raise NotCompiled(done.stderr)
-            objects.append(str(made))
-        return objects
+        subprocess.run(["rm", "-rf", str(OVERLAY)], check=True)
+        (OVERLAY / relative).parent.mkdir(parents=True)
+        (OVERLAY / relative).write_text(text)
+        sources = self.sources_with(path)
+        return [self._compile_one(self._compile[s], s, OVERLAY / f"{i}.o") for i, s in enumerate(sources)]
+
+    def _compile_one(self, command: str, source: str, made: Path) -> str:
+        mutated = OVERLAY / Path(source).relative_to(ROOT / "runtime")
+        if not mutated.exists():  # Beside the header, where ``#include "x.h"`` looks first.
+            mutated.parent.mkdir(parents=True, exist_ok=True)
+            mutated.write_text(Path(source).read_text())
+        words = _compile_command(command, mutated, made, OVERLAY)
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
+        if done.returncode:
+            raise NotCompiled(done.stderr)
+        return str(made)
 
     def link(self, name: str, path: str, objects: Sequence[str]) -> Path:
         """The unit test's program, or the library, with these objects before the others. Raises NotCompiled."""
         sources = self.sources_with(path)
         tests = [o for o, source in zip(objects, sources, strict=True) if source.endswith("_test.cc")]
-        given = objects if name == UNIT_TEST else [o for o in objects if o not in tests]
-        out = SCRATCH / name
-        self._link_one(self._link[name], out, given, replaced=bool(tests) and name == UNIT_TEST, path=path)
-        return out
+        if name == UNIT_TEST:  # The tests are there once, in their mutated form.
+            return self._link_one(name, objects, [f"{Path(s).name}.o" for s in sources if s.endswith("_test.cc")])
+        return self._link_one(name, [o for o in objects if o not in tests], [])
 
-    def _link_one(self, command: str, out: Path, objects: Sequence[str], *, replaced: bool, path: str) -> None:
-        words = shlex.split(command.removeprefix(": && ").partition(" && ")[0])
-        if replaced:  # The header's own test is there once, in its mutated form.
-            own = Path(path).stem + "_test.cc.o"
-            words = [word for word in words if Path(word).name != own]
+    def programs(self, path: str, objects: Sequence[str]) -> Iterator[Path]:
+        """The C++ tests with what was compiled last, each when it is asked for. Raises NotCompiled."""
+        yield self.link(UNIT_TEST, path, objects)
+        source = str(ROOT / path)
+        if source in self._logged and "ETIR_LOG" in Path(source).read_text():
+            made = self._compile_one(self._logged[source], source, OVERLAY / "log.o")
+            yield self._link_one(LOG_TEST, [made], [f"{Path(source).name}.o"])
+
+    def _link_one(self, name: str, objects: Sequence[str], replaced: Sequence[str]) -> Path:
+        out = SCRATCH / name
+        words = shlex.split(self._link[name].removeprefix(": && ").partition(" && ")[0])
+        words = [word for word in words if Path(word).name not in replaced]
         words[words.index("-o") + 1] = str(out)
         first = next(i for i, word in enumerate(words) if word.endswith(".o"))
         done = subprocess.run(
@@ -141,6 +161,7 @@ class Native:
         )
         if done.returncode:
             raise NotCompiled(done.stderr)
+        return out
 
 
 def _compile_command(command: str, source: Path, made: Path, overlay: Path) -> list[str]:
@@ -159,7 +180,7 @@ def judge(
     """Judge the first ``count`` of the mutants that compile; those. Imports the compiler."""
     from etir_testing.runtime.builds import build
 
-    native = Native(build("release", UNIT_TEST, LIBRARY))
+    native = Native(build("release", UNIT_TEST, LOG_TEST, LIBRARY))
     SCRATCH.mkdir(parents=True, exist_ok=True)
     judged: list[Mutant] = []
 
@@ -198,19 +219,27 @@ def _by_time(tests: ForkedTests) -> list[str]:
     return [name for name in names if seconds[name] < MOST_SECONDS]
 
 
-def _verdict(native: Native, mutant: Mutant, source: str, tests: ForkedTests, names: Sequence[str]) -> Verdict:
-    try:
-        objects = native.compile(mutant.path, mutant.apply(source))
-        program = native.link(UNIT_TEST, mutant.path, objects)
-    except NotCompiled:
-        return Verdict("no mutant")
+def _run_program(program: Path) -> Verdict | None:
+    """What C++ tests say; None when they pass."""
     try:
         done = subprocess.run([str(program)], capture_output=True, text=True, timeout=SECONDS, cwd=SCRATCH)
     except subprocess.TimeoutExpired:
         return Verdict("timeout", "C++ tests")
-    if done.returncode:
-        failed = re.search(r"(\w+_test\.cc)[:\s]", done.stdout + done.stderr)
-        return Verdict("killed", f"C++ tests{': ' + failed[1] if failed else ''}")
+    if not done.returncode:
+        return None
+    failed = re.search(r"(\w+_test\.cc)[:\s]", done.stdout + done.stderr)
+    return Verdict("killed", f"C++ tests{': ' + failed[1] if failed else ''}")
+
+
+def _verdict(native: Native, mutant: Mutant, source: str, tests: ForkedTests, names: Sequence[str]) -> Verdict:
+    try:
+        objects = native.compile(mutant.path, mutant.apply(source))
+        for program in native.programs(mutant.path, objects):
+            verdict = _run_program(program)
+            if verdict is not None:
+                return verdict
+    except NotCompiled:
+        return Verdict("no mutant")
     built = native.link(LIBRARY, mutant.path, objects)
 
     def body(report: Callable[[Any], None]) -> None:
