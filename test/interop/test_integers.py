@@ -156,11 +156,16 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     ),
     "transposed line": (nn.ConvTranspose1d(6, 9, 4, 2, 1), _image(2, 6, 7)),
     "matrices": (_After(lambda a, b: a @ b, 9, 8), (torch.randn(2, 3, 4, 9), torch.randn(2, 3, 9, 8))),
+    "one matrix": (_After(lambda a, b: a @ b.T, 9, 9), (torch.randn(4, 9), torch.randn(7, 9))),
     "softmax": (_After(lambda a: torch.softmax(a, -1), 20), (torch.randn(3, 20),)),
     "numbers beside": (_After(lambda a: F.silu(a * 0.3 + 1) / 7, 20), (torch.randn(3, 20),)),
     "attention": (
         _After(F.scaled_dot_product_attention, 16, 16, 16),
         (torch.randn(1, 2, 9, 16), torch.randn(1, 2, 7, 16), torch.randn(1, 2, 7, 16)),
+    ),
+    "attention of one head": (
+        _After(lambda q, k, v: torch.softmax(q @ k.transpose(1, 2), -1) @ v, 16, 16, 16),
+        (torch.randn(1, 9, 16), torch.randn(1, 7, 16), torch.randn(1, 7, 16)),
     ),
     **{
         name: (_After(function, 50), (3 * torch.randn(2, 50),))
@@ -207,6 +212,15 @@ def test_one_step(name: str) -> None:
     steps = 4.01 if isinstance(module, _After) else 1.01
     assert np.abs(found - separate).max() <= steps * _step(fused, separate)
     np.testing.assert_array_equal(found, np.asarray(Interpreter(fused, "numpy").run(arrays)[0]))
+
+
+def test_no_matrix_is_left_in_float() -> None:
+    """A batch of one is a product of two matrices in the graph, on integers as those of several are."""
+    torch.manual_seed(8)
+    module, inputs = CASES["attention of one head"]
+    operators = _operators(_fused(_quantized(module, [inputs])))
+    assert [operators.count(f"etir.int8_{name}.default") for name in ("linear", "bmm", "softmax")] == [3, 2, 1]
+    assert not {"aten.mm.default", "aten._softmax.default"} & set(operators)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

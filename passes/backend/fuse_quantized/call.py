@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.api.integer_kernels import FLOAT_RESULTS
 from etir.dialects.dtypes import f32, i8
+from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, order_of, tensor_of, tensor_type
 from etir.passes.backend.fuse_quantized.kernels import Kernels, weight_name
@@ -43,8 +44,11 @@ class Call:
         self, arguments: dict[str, Any], out: Encoding, order: tuple[int, ...], dims: Sequence[Any] | None = None
     ) -> SSAValue:
         """The call of a kernel that ends with the zero point and the limits of its result, if that is int8."""
-        limits = {} if self.gives_float else {"zero_point": out.zero_point, "low": out.low, "high": out.high}
-        return self.made({**arguments, **limits}, order, dims)
+        return self.made({**arguments, **self.limits(out)}, order, dims)
+
+    def limits(self, out: Encoding) -> dict[str, int]:
+        """The last arguments of kernels that give int8."""
+        return {} if self.gives_float else {"zero_point": out.zero_point, "low": out.low, "high": out.high}
 
     def layer(self, x: Encoding, out: Encoding) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
         """The integers of the weight ``[outputs, inputs of the group, ...]``, of the bias without zero points, and the
@@ -83,6 +87,30 @@ class Call:
         element = f32 if self.gives_float else i8
         type = tensor_type(element, dims_of(tensor_of(self.op.results[0])) if dims is None else dims, order)
         return self.kernels.make(self.kernel, arguments, type, self.rewriter, weight_name(self.root))
+
+    def matrices(self, given: list[Stored]) -> list[SSAValue]:
+        """Operands as ``[batch, rows, columns]``: matrices alone get a batch of one."""
+        values: list[SSAValue] = []
+        for value in (in_order(g.value, tuple(range(tensor_of(g.value).get_num_dims())), self.rewriter) for g in given):
+            dims = dims_of(tensor_of(value))
+            values.append(value if len(dims) == 3 else self.viewed(value, [1, *dims]))
+        return values
+
+    def product(self, arguments: dict[str, Any]) -> SSAValue:
+        """The call of a kernel for batches of matrices, with the dims of the operator's result."""
+        dims = dims_of(tensor_of(self.op.results[0]))
+        if len(dims) == 3:
+            return self.made(arguments, (0, 1, 2))
+        return self.viewed(self.made(arguments, (0, 1, 2), [1, *dims]), dims)
+
+    def viewed(self, value: SSAValue, dims: Sequence[Any]) -> SSAValue:
+        """``value`` with a dim of one number more or less in front."""
+        type = tensor_type(tensor_of(value).element_type, dims)
+        is_more = len(dims) > tensor_of(value).get_num_dims()
+        cls = edge.aten.unsqueeze_copy.default if is_more else edge.aten.squeeze_copy.dims
+        made = cls.make({"self": value, "dim": 0 if is_more else [0]}, [type])
+        self.rewriter.insert_op(made)
+        return made.results[0]
 
     def side_by_side(self, given: list[Stored]) -> tuple[list[SSAValue], tuple[int, ...]]:
         """Operands whose elements are in one order, that of images if one of them has it."""

@@ -166,11 +166,9 @@ def _bmm(call: Call, given: list[Stored], out: Encoding) -> Made:
     factor = a.encoding.scale * b.encoding.scale / out.scale
     if not math.isfinite(np.float32(factor)):
         return "the scales of the operands are too large for that of the result"
-    order = (0, 1, 2)
-    values = [in_order(g.value, order, call.rewriter) for g in given]
-    arguments = {"a": values[0], "b": values[1], "factor": factor}
+    left, right = call.matrices(given)
     points = {"a_zero_point": a.encoding.zero_point, "b_zero_point": b.encoding.zero_point}
-    return call.make({**arguments, **points}, out, order)
+    return call.product({"a": left, "b": right, "factor": factor, **points, **call.limits(out)})
 
 
 def _softmax(call: Call, given: list[Stored], out: Encoding) -> Made:

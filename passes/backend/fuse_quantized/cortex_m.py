@@ -227,8 +227,7 @@ def bmm(call: Call, given: list[Stored], out: Encoding) -> Made:
     numbers = _product(out, a.scale * b.scale / out.scale)
     if isinstance(numbers, str):
         return numbers
-    order = (0, 1, 2)
-    left, right = (in_order(g.value, order, call.rewriter) for g in given)
+    left, right = call.matrices(given)
     batch, depth, columns = tensor_of(right).get_shape()
     turned = edge.aten.permute_copy.default.make(
         {"self": right, "dims": [0, 2, 1]}, [tensor_type(i8, [batch, columns, depth])]
@@ -237,7 +236,7 @@ def bmm(call: Call, given: list[Stored], out: Encoding) -> Made:
     operands: dict[str, Any] = {"lhs": left, "lhs_zero_point": -a.zero_point, "rhs_transposed": turned.results[0]}
     # The extension for vectors keeps the sum of each column.
     scratch = _scratch(call, 4 * columns)
-    return call.made({**operands, "rhs_zero_point": -b.zero_point, **numbers, "scratch": scratch}, order)
+    return call.product({**operands, "rhs_zero_point": -b.zero_point, **numbers, "scratch": scratch})
 
 
 def mean(call: Call, given: list[Stored], out: Encoding) -> Made:
