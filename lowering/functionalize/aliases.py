@@ -43,7 +43,6 @@ class Storage:
 
     __slots__ = (
         "declared",
-        "depth",
         "doubts",
         "location",
         "may_doubt",
@@ -53,10 +52,9 @@ class Storage:
         "version",
     )
 
-    def __init__(self, value: SSAValue, origin: Origin, depth: int):
+    def __init__(self, value: SSAValue, origin: Origin):
         self.original = value
         self.origin = origin
-        self.depth = depth
         self.version = 0
         self.root = Alias(self, value)
         self.location: LocationAttr = UnknownLoc()
@@ -159,12 +157,21 @@ class AliasSets:
         """The alias of a tensor of the program; the root of a new storage for one that is no view."""
         known = self.of.get(value)
         if known is None:
-            storage = Storage(value, self._origin(value), self.depth)
+            storage = Storage(value, self._origin(value))
             self.storages.append(storage)
             known = storage.root
-            known.depth = self.depth
+            known.depth = self._depth(value)
             self.bind(value, known)
         return known
+
+    def _depth(self, value: SSAValue) -> int:
+        """In how many regions ``value`` is made, which may be less than those it is seen in for the first time."""
+        owner, depth = value.owner, 0
+        block = owner if isinstance(owner, Block) else owner.parent
+        while block is not None and block is not self.entry:
+            around = block.parent_op()
+            block, depth = None if around is None else around.parent, depth + 1
+        return depth
 
     def bind(self, value: SSAValue, alias: Alias) -> None:
         """``value`` of the program is the tensor ``alias``."""

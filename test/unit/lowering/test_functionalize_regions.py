@@ -50,6 +50,13 @@ def cond_on_clone(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     return z, y, row
 
 
+def sizes_after_a_region(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    """A tensor of which only a branch has seen a view gets other sizes."""
+    y = x * 2
+    z = torch.cond(x.sum() > 0, lambda x, y: x + y.view(-1)[:6], lambda x, y: x - y.view(-1)[6:12], (x, y))
+    return z, y.t_(), y + 0
+
+
 def nested_conds(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     def outer(x: Tensor) -> Tensor:
         def inner(x: Tensor) -> Tensor:
@@ -87,7 +94,10 @@ def mapped(m: Model, x: Tensor) -> Tensor:
     return torch_map(body, x) + m.row
 
 
-CONTROL = {f.__name__: f for f in (cond_on_buffer, cond_on_clone, nested_conds, while_on_buffer, mapped)}
+CONTROL = {
+    f.__name__: f
+    for f in (cond_on_buffer, cond_on_clone, sizes_after_a_region, nested_conds, while_on_buffer, mapped)
+}
 
 
 @pytest.mark.parametrize("name", CONTROL)
