@@ -221,9 +221,14 @@ def torch_dtype(type: Attribute) -> torch.dtype:
 
 def _argument(schema: OpSchema, name: str, value: Any) -> Any:
     index = schema.index.get(name)
-    if index is None or value is None:
+    if index is None:
         return value
-    kind = schema.arguments[index].kind
+    argument = schema.arguments[index]
+    kind = argument.kind
+    if kind is Kind.DEVICE and not argument.optional:
+        return torch.device("cpu")
+    if value is None:
+        return value
     if kind is Kind.DTYPE and isinstance(value, Attribute):
         return _DTYPES[value]
     if kind is Kind.MEMORY_FORMAT and isinstance(value, str):

@@ -20,7 +20,7 @@ from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.schema import OpSchema, SchemaKind
 from etir.dialects.schema_op import SchemaOp
 from etir.lowering.build.builder import is_tensor
-from etir.lowering.build.dims import wrap
+from etir.lowering.build.dims import product, wrap
 from etir.lowering.build.sizes import dim_of
 from etir.lowering.functionalize.aliases import Alias
 from etir.lowering.functionalize.conjugates import conjugate_bits
@@ -53,14 +53,45 @@ _HIDDEN_VIEWS = frozenset(
         "aten.unsafe_split.Tensor",
         "aten.unsafe_split_with_sizes.default",
         "aten.unsafe_chunk.default",
+        "aten._unsafe_view.default",
     }
 )
 """Operators whose schema says nothing of aliases and whose result is always a view."""
 
+
+def _same_elements(op: SchemaOp, source: Tensor) -> bool:
+    return tensor_of(op.results[0]).element_type == source.element_type
+
+
+def _is_product_of_one(op: SchemaOp, source: Tensor) -> bool:
+    dims = dims_of(source)
+    return product(dims) == 1 or dims[wrap(op.arg("dim"), len(dims))] == 1
+
+
+_CASTS = ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+
 _HIDDEN_SAME: dict[str, Callable[[SchemaOp, Tensor], bool]] = {
-    "aten.type_as.default": lambda op, source: tensor_of(op.results[0]).element_type == source.element_type,
     "aten.sum_to_size.default": lambda op, source: dims_of(tensor_of(op.results[0])) == dims_of(source),
     "aten.conj_physical.default": lambda op, source: not isinstance(source.element_type, ComplexType),
+    "aten.cumprod_backward.default": _is_product_of_one,
+    **dict.fromkeys(
+        (
+            "aten.type_as.default",
+            "aten.to_dense.default",
+            "aten.dequantize.self",
+            *(f"aten._cast_{name}.default" for name in _CASTS),
+        ),
+        _same_elements,
+    ),
+    **dict.fromkeys(
+        (
+            "aten.data.default",
+            "aten.lift.default",
+            "aten.to_dense_backward.default",
+            "aten.to_mkldnn_backward.default",
+        ),
+        lambda op, source: True,
+    ),
 }
 """Operators whose schema says nothing of aliases, and when they return their input itself."""
 
@@ -68,7 +99,8 @@ _RESHAPES = frozenset({"reshape", "flatten", "ravel", "reshape_as"})
 _NEW_MEMORY = frozenset({"pin_memory", "coalesce"})
 _ONLY_COMPLEX = frozenset({"_conj", "conj", "real", "resolve_conj", "resolve_neg"})
 _RESOLVES = ("resolve_conj", "resolve_neg")
-_SOMETIMES_NEW = frozenset({"to", *_RESOLVES})
+_AUTOCASTS = ("_autocast_to_full_precision", "_autocast_to_reduced_precision")
+_SOMETIMES_NEW = frozenset({"to", *_RESOLVES, *_AUTOCASTS})
 _SAME = frozenset(
     {
         "alias",
@@ -80,6 +112,7 @@ _SAME = frozenset(
         "resolve_conj",
         "resolve_neg",
         "_fw_primal",
+        *_AUTOCASTS,
     }
 )
 """Views with every element of their operand in its place."""
@@ -126,6 +159,8 @@ def gives_view(op: SchemaOp, alias: Alias, layouts: Layouts) -> bool | None:
         return _is_conversion_free(op, alias, layouts)
     if name in _RESOLVES:
         return not conjugate_bits(alias)[_RESOLVES.index(name)]
+    if name in _AUTOCASTS:
+        return _same_elements(op, alias.type)
     dims = dims_of(alias.type)
     if name == "contiguous":
         wanted = memory_format_strides(op.arg("memory_format"), dims)
@@ -458,6 +493,7 @@ _INVERSES: dict[str, Callable[[Step], SSAValue]] = {
     **dict.fromkeys(
         (
             "view_as",
+            "_unsafe_view",
             "reshape",
             "reshape_as",
             "flatten",

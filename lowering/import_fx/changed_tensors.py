@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from etir.dialects.aten.table import load_table
-from etir.lowering.functionalize.lists import EINSUM, LISTS
+from etir.lowering.functionalize.lists import LISTS, SINGLE
 from etir.lowering.functionalize.views import viewed_argument
 from etir.lowering.import_fx.structures import flatten
 
@@ -142,8 +142,6 @@ def _note_operator(
 ) -> None:
     values = {a.name: v for a, v in zip(target._schema.arguments, node.args, strict=False)} | dict(node.kwargs)
     hidden = _hidden_view(str(target))
-    if str(target) == EINSUM and len(flatten([values.get("tensors")])) == 1:
-        hidden = "tensors"
     for argument in target._schema.arguments:
         for value in flatten([values.get(argument.name)]):
             if not isinstance(value, fx.Node) or value not in roots:
@@ -159,7 +157,12 @@ def _note_operator(
 
 
 def _hidden_view(name: str) -> str | None:
-    """The argument that a result may be a view of although torch's schema does not say so: ``dropout`` of inference."""
+    """The argument that a result may be a view of although torch's schema does not say so: ``dropout`` of inference.
+
+    One that is none for the arguments given costs nothing but a state that could be a weight.
+    """
+    if name in SINGLE:
+        return SINGLE[name][0]
     schema = load_table().get(name) if name in load_table() else None
     return None if schema is None else viewed_argument(schema)
 

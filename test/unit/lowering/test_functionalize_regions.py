@@ -95,8 +95,7 @@ def mapped(m: Model, x: Tensor) -> Tensor:
 
 
 CONTROL = {
-    f.__name__: f
-    for f in (cond_on_buffer, cond_on_clone, sizes_after_a_region, nested_conds, while_on_buffer, mapped)
+    f.__name__: f for f in (cond_on_buffer, cond_on_clone, sizes_after_a_region, nested_conds, while_on_buffer, mapped)
 }
 
 
