@@ -290,7 +290,7 @@ def _max_pool(b: Builder, xs: _Operands, node: Node) -> SSAValue:
 
 def _average_pool(b: Builder, xs: _Operands, node: Node) -> SSAValue:
     top, right, bottom, left = _sides(node)
-    if (top, left) != (bottom, right) or _pair(node, "dilation") not in ([1, 1], [0, 0]):
+    if (top, left) != (bottom, right):
         raise E1108.error("an average over windows whose padding differs from side to side has no form in operators")
     image = b.permute(_given(xs[0]), _CHANNELS_FIRST)
     pool = (_pair(node, "pooling"), _pair(node, "stride"), [top, left], False, False)

@@ -50,10 +50,13 @@ def _image(dims: Dims) -> None:
     _need(len(dims) == 4, f"expected an image of 4 dims (N, H, W, C), not {list(dims)}")
 
 
-def _window(attributes: Attributes, size: int, along: str, kernel: str, stride: str) -> int:
+def _window(
+    attributes: Attributes, size: int, along: str, kernel: str, stride: str, *, has_dilation: bool = True
+) -> int:
     sides = ("top", "bottom") if along == "height" else ("left", "right")
     padded = size + sum(_int(attributes, f"padding_{side}") for side in sides)
-    extent = (_int(attributes, f"{kernel}_{along}") - 1) * _int(attributes, f"dilation_{along}") + 1
+    dilation = _int(attributes, f"dilation_{along}") if has_dilation else 1
+    extent = (_int(attributes, f"{kernel}_{along}") - 1) * dilation + 1
     step = _int(attributes, f"{stride}_{along}")
     _need(step > 0 and extent > 0, f"{kernel} and {stride} are positive")
     _need(padded >= extent, f"a {kernel} of {extent} does not fit into {padded}")
@@ -91,13 +94,19 @@ def _transposed(operands: Sequence[Dims], attributes: Attributes) -> Dims:
     return (image[0], *sizes, _int(attributes, "group_output_channels") * _int(attributes, "groups"))
 
 
-def _pool(operands: Sequence[Dims], attributes: Attributes) -> Dims:
+def _pool(operands: Sequence[Dims], attributes: Attributes, *, has_dilation: bool = True) -> Dims:
     image = operands[0]
     _image(image)
     height, width = (
-        _window(attributes, image[i], along, "pooling", "stride") for i, along in ((1, "height"), (2, "width"))
+        _window(attributes, image[i], along, "pooling", "stride", has_dilation=has_dilation)
+        for i, along in ((1, "height"), (2, "width"))
     )
     return (image[0], height, width, image[3])
+
+
+def _average_pool(operands: Sequence[Dims], attributes: Attributes) -> Dims:
+    """XNNPACK's average pool has no dilation: ExecuTorch writes 0 as the one of its node."""
+    return _pool(operands, attributes, has_dilation=False)
 
 
 def _arg_max(operands: Sequence[Dims], attributes: Attributes) -> Dims:
@@ -184,7 +193,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("add", "subtract", "multiply", "div", "minimum", "maximum", "prelu"), _broadcast),
     **dict.fromkeys(("conv2d", "depthwise_conv2d"), _conv),
     "conv_transpose2d": _transposed,
-    **dict.fromkeys(("avg_pooling2d", "max_pooling2d"), _pool),
+    "avg_pooling2d": _average_pool,
+    "max_pooling2d": _pool,
     "arg_max_pooling2d": _arg_max,
     "global_avg_pooling2d": _global_pool,
     "fully_connected": _fully_connected,

@@ -32,7 +32,9 @@ bool resize(NodeBuilder& m, const Kind& kind) {
 bool pooling(NodeBuilder& m, const Kind& kind) {
   const bool indices = kind.number == 21;
   int64_t fields[10] = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1};
-  for (uint32_t i = 0; i < (indices ? 6 : 10); ++i) {
+  // An average pool has no dilation: ExecuTorch writes 0 there, and XNNPACK does not read it.
+  const bool average = kind.number == 11;
+  for (uint32_t i = 0; i < (indices ? 6u : average ? 8u : 10u); ++i) {
     if (!m.size(i, i < 4 ? 0 : 1, &fields[i])) return false;
   }
   if (indices) fields[6] = fields[4], fields[7] = fields[5];
@@ -56,7 +58,7 @@ bool pooling(NodeBuilder& m, const Kind& kind) {
   for (const ValueInfo* info : {&m.in[0], &m.out_info, indices ? &index_info : &m.out_info}) {
     if (info->rank != 4) return b.fail(Check::GraphDims, m.at[0], info->rank);
   }
-  const int32_t mode = b.integer(indices ? kArgMaxPool : kind.number == 11 ? kAveragePool : kMaxPool);
+  const int32_t mode = b.integer(indices ? kArgMaxPool : average ? kAveragePool : kMaxPool);
   int32_t args[14] = {m.at[0], m.out, indices ? at : b.none(), mode};
   for (int i = 0; i < 10; ++i) args[4 + i] = b.integer(fields[i]);
   b.call(pool, args, 14);
