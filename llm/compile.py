@@ -177,6 +177,8 @@ def _blocks(checkpoint: Checkpoint) -> dict[str, Blocks]:
 
 def _metadata(checkpoint: Checkpoint, context: int, prefill: int, how: LanguageModelOptions) -> dict[str, object]:
     """The constant methods that runners ask."""
+    from etir.llm.export import shortest_window
+
     found: dict[str, object] = {
         "get_max_seq_len": prefill,
         "get_max_context_len": context,
@@ -186,6 +188,10 @@ def _metadata(checkpoint: Checkpoint, context: int, prefill: int, how: LanguageM
         "get_vocab_size": checkpoint.vocabulary,
         "get_n_layers": int(checkpoint.model.config.get_text_config().num_hidden_layers),
     }
+    window = shortest_window(checkpoint.model) if how.fuse_attention else None
+    if window is not None and window + prefill <= context:
+        # There may be rings (`ring-cache`). They have room for as many tokens beyond a window as a call takes.
+        found |= {"sliding_window": window, "get_max_rewind": prefill}
     if checkpoint.chat.eos_ids:
         found["get_eos_ids"] = list(checkpoint.chat.eos_ids)
     if checkpoint.chat.bos_id is not None:

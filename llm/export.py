@@ -158,6 +158,17 @@ _WINDOWS = ("sliding_window", "attention_chunk_size")
 """What transformers' configurations, and layers that keep a copy, call the number of positions that a token sees."""
 
 
+def _windows(model: PreTrainedModel) -> list[tuple[Any, str, int]]:
+    """Who keeps a number of positions that a token sees, under which name, and the number."""
+    owners: list[Any] = [model.config, model.config.get_text_config(), *model.modules()]
+    return [(o, name, vars(o)[name]) for o in owners for name in _WINDOWS if type(vars(o).get(name)) is int]
+
+
+def shortest_window(model: PreTrainedModel) -> int | None:
+    """The least number of positions that tokens of a layer see; None: all of them see all."""
+    return min((window for _, _, window in _windows(model)), default=None)
+
+
 @contextmanager
 def _short_windows(model: PreTrainedModel, size: int) -> Iterator[bool]:
     """While it is entered the windows of a model are ``size`` positions; whether it has any.
@@ -165,8 +176,7 @@ def _short_windows(model: PreTrainedModel, size: int) -> Iterator[bool]:
     Masks are made from the configuration at each call, so that a few tokens go beyond such a window, and take the same
     code as thousands beyond the model's own.
     """
-    owners: list[Any] = [model.config, model.config.get_text_config(), *model.modules()]
-    found = [(o, name, vars(o)[name]) for o in owners for name in _WINDOWS if type(vars(o).get(name)) is int]
+    found = _windows(model)
     try:
         for owner, name, _ in found:
             setattr(owner, name, size)

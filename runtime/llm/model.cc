@@ -150,8 +150,11 @@ bool LanguageModel::read(Failure* failure) {
   if (!integer("get_max_context_len", &context_, failure)) return false;
   if (context_ < 1)
     return failure->set(Cause::NoLanguageModel, "get_max_context_len returns " + std::to_string(context_));
-  if (!integer("enable_dynamic_shape", &dynamic, failure) || !integer("sliding_window", &window_, failure))
+  if (!integer("enable_dynamic_shape", &dynamic, failure) || !integer("sliding_window", &window_, failure) ||
+      !integer("get_max_rewind", &rewind_, failure)) {
     return false;
+  }
+  rewind_ = std::max<int64_t>(rewind_, 0);
   piece_ = cached_ && dynamic == 0 ? 1 : std::min(piece_, most);
   if (!cached_) context_ = std::min(context_, piece_);
   const Result<MethodMeta> eos = program.method_meta("get_eos_ids");

@@ -164,6 +164,8 @@ bool Session::restore(const std::string& path, Failure* failure) {
   }
   ++generation_;
   tokens_ = std::move(tokens);
+  // How far it had come is not in the file: what is taken back of a ring is fed again.
+  reached_ = tokens_.empty() ? 0 : SIZE_MAX;
   return true;
 }
 

@@ -60,6 +60,7 @@ bool Session::feed(const int32_t* ids, size_t count, std::vector<float>* rows, F
     size_t piece = std::min(count - at, static_cast<size_t>(model_->piece_));
     const size_t begin = tokens_.size();
     tokens_.insert(tokens_.end(), ids + at, ids + at + piece);
+    reached_ = std::max(reached_, tokens_.size());
     if (!run(begin, piece, rows != nullptr, rows, failure)) {
       tokens_.resize(begin);
       return false;
@@ -120,13 +121,19 @@ bool Session::run(size_t begin, size_t count, bool all, std::vector<float>* rows
   return true;
 }
 
+bool Session::lost(size_t count) const {
+  // A ring that has gone round has lost positions before the count, unless it has room for more than its window.
+  const bool round = model_->window_ > 0 && reached_ > static_cast<size_t>(model_->window_);
+  return count < tokens_.size() && round && reached_ - count > static_cast<size_t>(model_->rewind_);
+}
+
 bool Session::keep(size_t count, Failure* failure) {
   if (count >= tokens_.size()) return true;
-  // A ring that has gone round has lost what is needed before the position.
-  const bool lost = model_->window_ > 0 && tokens_.size() > static_cast<size_t>(model_->window_);
-  std::vector<int32_t> kept(tokens_.begin(), tokens_.begin() + static_cast<ptrdiff_t>(count));
-  tokens_.resize(lost ? 0 : count);
-  return !lost || feed(kept.data(), kept.size(), nullptr, failure);
+  const bool again = lost(count);
+  const std::vector<int32_t> kept(tokens_.begin(), tokens_.begin() + static_cast<ptrdiff_t>(count));
+  tokens_.resize(again ? 0 : count);
+  if (tokens_.empty()) reached_ = 0;
+  return !again || feed(kept.data(), kept.size(), nullptr, failure);
 }
 
 bool Session::rewind(int64_t count, Failure* failure) {
@@ -195,9 +202,9 @@ bool Generation::advance(Failure* failure) {
     const auto differ =
         std::mismatch(prompt_.begin(), prompt_.begin() + static_cast<ptrdiff_t>(most), session.tokens_.begin());
     const size_t common = static_cast<size_t>(differ.first - prompt_.begin());
-    if (!session.keep(common, failure)) return false;
     statistics_.prompt_tokens = static_cast<int64_t>(prompt_.size());
-    statistics_.reused_tokens = static_cast<int64_t>(common);
+    statistics_.reused_tokens = session.lost(common) ? 0 : static_cast<int64_t>(common);
+    if (!session.keep(common, failure)) return false;
     if (!session.feed(prompt_.data() + common, prompt_.size() - common, nullptr, failure)) return false;
     statistics_.prefill_seconds = seconds() - before;
   } else {

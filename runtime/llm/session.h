@@ -10,7 +10,10 @@
 // A model is a file of the contract of ExecuTorch's text runner: `forward` (or `prefill` and `decode`, which share
 // their state) takes token ids i64[1, n] and a position, and gives logits; numbers about it are methods without inputs.
 // The cache is state of the program, and where it ends is known here only: taking tokens back changes one number, as
-// attention never looks past the position that it is given.
+// attention never looks past the position that it is given. A sliding window's cache may be a ring, in which later
+// tokens have taken the places of earlier ones: where it lacks what is needed, tokens are fed again. Files of rings say
+// so: `sliding_window`, the positions after which a ring goes round at the earliest, and `get_max_rewind`, the tokens
+// that can be taken back then.
 //
 // A session knows which tokens its cache holds. A prompt that begins with them is fed from where it differs, so that
 // the whole conversation may be given each time. All sessions of a model read the weights from one place; each has a
@@ -99,9 +102,11 @@ class LanguageModel : public std::enable_shared_from_this<LanguageModel> {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<int64_t> eos_ids_;
   std::string prefill_ = "forward", decode_ = "forward";
-  int64_t context_ = 0, piece_ = 0, vocabulary_ = 0, window_ = 0;
-  bool cached_ = true;                                         ///< there is a cache: positions are given
-  bool every_ = false;                                         ///< there are logits of each token of a call
+  int64_t context_ = 0, piece_ = 0, vocabulary_ = 0;
+  int64_t window_ = 0;  ///< caches may be rings, and go round after so many positions at the earliest; 0: they are not
+  int64_t rewind_ = 0;  ///< tokens that can be taken back then
+  bool cached_ = true;  ///< there is a cache: positions are given
+  bool every_ = false;  ///< there are logits of each token of a call
   bool prefill_positions_ = false, decode_positions_ = false;  ///< a position for each token, not only the first
   bool shared_state_ = false;  ///< methods share memory: a session needs a module of its own
   size_t session_bytes_ = 0;
@@ -136,13 +141,16 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Feeds; keeps the logits after the last token in last_, or after each in `rows`.
   bool feed(const int32_t* ids, size_t count, std::vector<float>* rows, Failure* failure);
   bool run(size_t begin, size_t count, bool all, std::vector<float>* rows, Failure* failure);
-  /// Keeps the first `count` tokens.
+  /// Whether the cache no longer has what attention to the first `count` tokens needs.
+  bool lost(size_t count) const;
+  /// Keeps the first `count` tokens; feeds them again if they are lost.
   bool keep(size_t count, Failure* failure);
 
   std::shared_ptr<LanguageModel> model_;
   std::shared_ptr<host::Method> prefill_, decode_;
   mutable std::recursive_mutex mutex_;
   std::vector<int32_t> tokens_;
+  size_t reached_ = 0;  ///< positions that have been written since the caches held nothing
   std::vector<float> last_;
   std::vector<int64_t> ids_, positions_;
   std::vector<host::Output> outputs_;
