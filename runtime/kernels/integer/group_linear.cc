@@ -53,6 +53,13 @@ struct Left {
     while (size > rows - row) size /= 2;
     return size;
   }
+
+  /// A tile of `size` rows from `row` on, from a group on.
+  GroupRows rows_from(int64_t row, int size, int64_t group) const {
+    const int64_t at = row * groups + group * size;
+    return {numbers + row * depth + group * (depth / groups) * size, offsets + at,
+            sums == nullptr ? nullptr : sums + at, scales == nullptr ? nullptr : scales + at};
+  }
 };
 
 /// Quantizes rows [row, row + size), which are a tile. `zero` is what the weight's numbers have for 0.
@@ -100,16 +107,9 @@ struct GroupProduct {
   float* out;
   GroupVariant variant;
 
-  /// A tile of `size` rows from `row` on, from a group on.
-  GroupRows rows_from(int64_t row, int size, int64_t group) const {
-    const int64_t at = row * left.groups + group * size;
-    return {left.numbers + row * left.depth + group * weights.group() * size, left.offsets + at,
-            left.sums == nullptr ? nullptr : left.sums + at, left.scales == nullptr ? nullptr : left.scales + at};
-  }
-
   /// A tile of `size` rows from `row` on times some groups of a panel, added to `acc`.
   void add(int64_t row, int size, int64_t group, const GroupPanel& panel, float* acc) const {
-    const GroupRows x = rows_from(row, size, group);
+    const GroupRows x = left.rows_from(row, size, group);
     switch (size) {
       case 8:
         return add_groups<kBits, 8>(variant, x, panel, acc);
@@ -122,19 +122,21 @@ struct GroupProduct {
     }
   }
 
-  void store(int64_t row, int64_t column, const float* acc) const {
+  /// Sums of a row, which `of` has, and of a panel become results.
+  void store(const Left& of, int64_t row, int64_t column, const float* acc) const {
     const int count = static_cast<int>(std::min<int64_t>(kPanel, weights.rows - column));
     // The number of columns that nearly all panels have as a constant: no loop is left.
-    count == kPanel ? store(row, column, acc, std::integral_constant<int, kPanel>()) : store(row, column, acc, count);
+    count == kPanel ? store(of, row, column, acc, std::integral_constant<int, kPanel>())
+                    : store(of, row, column, acc, count);
   }
 
   template <typename Count>
-  void store(int64_t row, int64_t column, const float* acc, Count count) const {
+  void store(const Left& of, int64_t row, int64_t column, const float* acc, Count count) const {
     float* __restrict to = out + row * weights.rows + column;
     if (row_sums == nullptr) {
       for (int c = 0; c < count; ++c) to[c] = acc[c];
     } else {
-      const float scale = left.row_scales[row].scale, zero = static_cast<float>(left.row_scales[row].zero_point);
+      const float scale = of.row_scales[row].scale, zero = static_cast<float>(of.row_scales[row].zero_point);
       const float* of_weight = row_sums + column;
       for (int c = 0; c < count; ++c) to[c] = (acc[c] - zero * of_weight[c]) * scale;
     }
@@ -166,48 +168,23 @@ struct GroupProduct {
             row += size;
           }
         }
-        for (int64_t row = strip; row < strip_end; ++row) store(row, p * kPanel, acc + (row - strip) * kPanel);
+        for (int64_t row = strip; row < strip_end; ++row) store(left, row, p * kPanel, acc + (row - strip) * kPanel);
       }
     }
   }
 
-#if ETIR_GROUP_ROW
-  /// The one row there is times panels [first, last), kStreams at a time.
-  template <int kStreams, typename Multiply>
-  void multiply_streams(int64_t first, int64_t last, const Multiply& multiply) const {
-    groups::for_streams<kBits, kStreams>(weights, first, last, [&](auto count, int64_t p, int64_t step) {
-      constexpr int kCount = decltype(count)::value;
-      groups::PackedPanel panels[kCount];
-      groups::read_panels<kBits>(weights, p, step, panels);
-      float acc[kCount * kPanel];
-      multiply(rows_from(0, 1, 0), panels, weights.scales->dtype, left.groups, weights.group() / groups::kChunk, acc);
-      for (int s = 0; s < kCount; ++s) store(0, (p + s * step) * kPanel, acc + s * kPanel);
-    });
-  }
-#endif
-
-  /// The one row there is times panels [first, last), which are asked for first.
-  void multiply_one_row(int64_t first, int64_t last) const {
-#if ETIR_GROUP_ROW
-    if (kBits == 4 && groups::same_factors(weights)) {
-#if ETIR_INT8_VNNI
-      if (variant == GroupVariant::Vnni) {
-        return multiply_streams<groups::kVnniStreams>(
-            first, last,
-            [](const auto& x, const auto& panels, ScalarType type, int64_t count, int64_t chunks, float* acc) {
-              multiply_row_vnni(x, panels, type, count, chunks, acc);
-            });
-      }
-#endif
-      return multiply_streams<groups::kStreams>(
-          first, last,
-          [](const auto& x, const auto& panels, ScalarType type, int64_t count, int64_t chunks, float* acc) {
-            multiply_row(x, panels, type, count, chunks, acc);
-          });
-    }
-#endif
+  /// The one row there is, `row`, times panels [first, last).
+  void multiply_alone(const Left& row, int64_t first, int64_t last) const {
     groups::prefetch_panel<kBits>(weights, first);
-    multiply(0, 1, first, last);
+    GroupProduct product = *this;
+    product.left = row;
+    product.multiply(0, 1, first, last);
+  }
+
+  /// Asks for what store() reads of a panel's columns.
+  void prefetch_columns(int64_t panel) const {
+    if (row_sums != nullptr) groups::prefetch(row_sums + panel * kPanel, sizeof(float) * kPanel);
+    if (bias != nullptr) groups::prefetch(bias + panel * kPanel, sizeof(float) * kPanel);
   }
 
   int64_t panel_bytes() const { return std::max<int64_t>(1, left.depth * kPanel * kBits / 8); }
@@ -227,21 +204,136 @@ struct GroupProduct {
   }
 };
 
-/// One row times the panels of several weights, which are shared out as if they were one.
+/// Room for what a row becomes, on the stack of each thread: that takes less time than to hand it over, and weights are
+/// on their way meanwhile.
+struct RowBuffer {
+  static constexpr int64_t kDepth = ETIR_SMALL_STACK ? groups::kChunk : 4096, kGroups = kDepth / groups::kChunk;
+
+  int8_t numbers[kDepth];
+  int32_t offsets[kGroups];
+  float sums[kGroups], scales[kGroups];
+  RowScale row_scale;
+
+  /// The same row, in this room.
+  Left hold(const Left& left) {
+    Left own = left;
+    own.numbers = numbers, own.offsets = offsets;
+    own.sums = left.sums == nullptr ? nullptr : sums, own.scales = left.scales == nullptr ? nullptr : scales;
+    own.row_scales = left.row_scales == nullptr ? nullptr : &row_scale;
+    return own;
+  }
+};
+
+/// One row times the weights of several layers, whose panels are counted on from one to the next.
 template <int kBits>
-void run_one_row(KernelContext& ctx, const GroupProduct<kBits>* products, int count) {
-  int64_t panels = 0;
-  for (int i = 0; i < count; ++i) panels += products[i].weights.panels();
-  ctx.parallel_for(panels, grain_of(ctx, panels, products->panel_bytes()), [&](int64_t first, int64_t last) {
+struct RowProduct {
+  const GroupProduct<kBits>* products;
+  int count;
+  const float* input;
+  int64_t width;
+  int zero;  ///< what the weights' numbers have for 0
+
+  struct Place {
+    const GroupProduct<kBits>* product;
+    int64_t panel;
+  };
+  Place place(int64_t panel) const {
+    const GroupProduct<kBits>* product = products;
+    for (; panel >= product->weights.panels(); ++product) panel -= product->weights.panels();
+    return {product, panel};
+  }
+  int64_t panels() const {
+    int64_t all = 0;
+    for (int i = 0; i < count; ++i) all += products[i].weights.panels();
+    return all;
+  }
+
+  /// Makes integers of the row.
+  void quantize(const Left& left) const { quantize_tile(left, input, width, 0, 1, zero); }
+
+#if ETIR_GROUP_ROW
+  /// Whether scales and minimums of all layers are of one type.
+  bool same_factors() const {
+    bool same = true;
+    for (int i = 0; i < count; ++i) {
+      const groups::Weights& weights = products[i].weights;
+      same = same && groups::same_factors(weights) && weights.scales->dtype == products->weights.scales->dtype;
+    }
+    return same;
+  }
+
+  /// Panels [first, last), kStreams at a time. `row` gives the row as integers, once weights have been asked for.
+  template <int kStreams, typename Row, typename Multiply>
+  void multiply_streams(int64_t first, int64_t last, const Row& row, const Multiply& multiply) const {
+    groups::Streams<kStreams> streams(first, last);
+    for (int64_t s = 0; s < streams.count(); ++s) {
+      const Place at = place(streams.panels[s]);
+      streams.template prefetch<kBits>(at.product->weights, at.panel);
+      at.product->prefetch_columns(at.panel);
+    }
+    const Left& left = row();
+    const GroupRows x = left.rows_from(0, 1, 0);
+    const groups::Weights& weights = products->weights;
+    streams.run([&](auto panel_count, const int64_t* indices) {
+      constexpr int kCount = decltype(panel_count)::value;
+      groups::PackedPanel panels[kCount];
+      Place places[kCount];
+      for (int s = 0; s < kCount; ++s) {
+        places[s] = place(indices[s]);
+        panels[s] = groups::packed_panel<kBits>(places[s].product->weights, places[s].panel);
+        places[s].product->prefetch_columns(places[s].panel + 1);
+      }
+      float acc[kCount * kPanel];
+      multiply(x, panels, weights.scales->dtype, left.groups, weights.group() / groups::kChunk, acc);
+      for (int s = 0; s < kCount; ++s) {
+        places[s].product->store(left, 0, places[s].panel * kPanel, acc + s * kPanel);
+      }
+    });
+  }
+#endif
+
+  template <typename Row>
+  void multiply(int64_t first, int64_t last, const Row& row) const {
+#if ETIR_GROUP_ROW
+    if (kBits == 4 && same_factors()) {
+#if ETIR_INT8_VNNI
+      if (products->variant == GroupVariant::Vnni) {
+        return multiply_streams<groups::kVnniStreams>(
+            first, last, row,
+            [](const auto& x, const auto& panels, ScalarType type, int64_t groups, int64_t chunks, float* acc) {
+              multiply_row_vnni(x, panels, type, groups, chunks, acc);
+            });
+      }
+#endif
+      return multiply_streams<groups::kStreams>(
+          first, last, row,
+          [](const auto& x, const auto& panels, ScalarType type, int64_t groups, int64_t chunks, float* acc) {
+            multiply_row(x, panels, type, groups, chunks, acc);
+          });
+    }
+#endif
+    const Left& left = row();
     int64_t start = 0;
     for (int i = 0; i < count; ++i) {
       const int64_t own = products[i].weights.panels();
       const int64_t begin = std::max(first, start) - start, end = std::min(last, start + own) - start;
-      if (begin < end) products[i].multiply_one_row(begin, end);
+      if (begin < end) products[i].multiply_alone(left, begin, end);
       start += own;
     }
-  });
-}
+  }
+
+  void run(KernelContext& ctx) const {
+    const Left& shared = products->left;
+    const bool fits = shared.depth <= RowBuffer::kDepth;
+    if (!fits) quantize(shared);
+    ctx.parallel_for(panels(), grain_of(ctx, panels(), products->panel_bytes()), [&](int64_t first, int64_t last) {
+      if (!fits) return multiply(first, last, [&]() -> const Left& { return shared; });
+      RowBuffer buffer;
+      const Left own = buffer.hold(shared);
+      multiply(first, last, [&]() -> const Left& { return quantize(own), own; });
+    });
+  }
+};
 
 /// The operands of a layer, and its result.
 struct Layer {
@@ -314,9 +406,9 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
   left.scales = left.by_row ? nullptr : ctx.temp_array<float>(pairs);
   left.row_scales = left.by_row ? ctx.temp_array<RowScale>(left.rows) : nullptr;
   if (ctx.failed()) return;
-  // Memory is read while the numbers of the row are found.
-  if (left.rows == 1) groups::prefetch_panel<kBits>(products->weights, 0);
+  for (int i = 0; i < count; ++i) products[i].left = left;
   const int zero = minimums ? 0 : groups::kZero<kBits>;
+  if (left.rows == 1) return RowProduct<kBits>{products, count, input.ptr<float>(), width, zero}.run(ctx);
   const int64_t tiles = (left.rows + left.most - 1) / left.most;
   ctx.parallel_for(tiles, 4096 / (left.depth + 1) + 1, [&](int64_t first, int64_t last) {
     const int64_t end = std::min(left.rows, last * left.most);
@@ -326,8 +418,6 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
       row += size;
     }
   });
-  for (int i = 0; i < count; ++i) products[i].left = left;
-  if (left.rows == 1) return run_one_row(ctx, products, count);
   for (int i = 0; i < count; ++i) {
     if (layers[i].columns > 0) products[i].run(ctx);
   }

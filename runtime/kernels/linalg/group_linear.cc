@@ -300,10 +300,12 @@ struct GroupProduct {
   void dot_fixed(const groups::FixedRow& row, int64_t group, int64_t count, int64_t first, int64_t last) const {
     const int64_t bytes = groups::factor_bytes(weights);
     constexpr int kStreams = kVnni ? groups::kVnniStreams : groups::kStreams;
-    groups::for_streams<kBits, kStreams>(weights, first, last, [&](auto panel_count, int64_t p, int64_t step) {
+    groups::Streams<kStreams> streams(first, last);
+    for (int64_t s = 0; s < streams.count(); ++s) streams.template prefetch<kBits>(weights, streams.panels[s]);
+    streams.run([&](auto panel_count, const int64_t* at) {
       constexpr int kCount = decltype(panel_count)::value;
       groups::PackedPanel panels[kCount];
-      groups::read_panels<kBits>(weights, p, step, panels);
+      for (int s = 0; s < kCount; ++s) panels[s] = groups::packed_panel<kBits>(weights, at[s]);
       float acc[kCount * kLanes];
       groups::dispatch_factors(weights.scales->dtype, weights.minimums != nullptr, [&](auto with, auto type) {
         constexpr bool kMinimums = decltype(with)::value;
@@ -321,7 +323,7 @@ struct GroupProduct {
 #endif
         groups::multiply_fixed<kBits, kCount, kMinimums, kType>(row, panels, count, weights.group(), bytes, acc);
       });
-      for (int s = 0; s < kCount; ++s) store_row(p + s * step, acc + s * kLanes, group > 0, out);
+      for (int s = 0; s < kCount; ++s) store_row(at[s], acc + s * kLanes, group > 0, out);
     });
   }
 

@@ -2,6 +2,7 @@
 // that lie apart, with scales that are converted where they are used.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "kernels/util/group_weights.h"
@@ -43,30 +44,54 @@ inline bool same_factors(const Weights& weights) {
   return weights.minimums == nullptr || weights.minimums->dtype == weights.scales->dtype;
 }
 
-/// Calls run(std::integral_constant<int, count>, panel, step) for all panels [first, last): `count` of them, panel,
-/// panel + step and so on, are to be multiplied at once. Asks for the first ones.
-template <int kBits, int kStreams, typename Run>
-void for_streams(const Weights& weights, int64_t first, int64_t last, const Run& run) {
-  constexpr int64_t kAhead = kStreams == kVnniStreams ? kVnniPrefetchBytes : kStreamPrefetchBytes;
-  const int64_t length = (last - first) / kStreams;
-  for (int s = 0; s < kStreams; ++s) prefetch_panel<kBits>(weights, first + s * length, kAhead);
-  for (int64_t p = first; p < first + length; ++p) run(std::integral_constant<int, kStreams>(), p, length);
-  for (int64_t p = first + kStreams * length; p < last; ++p) run(std::integral_constant<int, 1>(), p, int64_t{1});
-}
+/// Places that share out panels [first, last) and are read side by side; the first `more` have one panel more.
+template <int kStreams>
+struct Streams {
+  int64_t length, more;
+  int64_t panels[kStreams];  ///< the next one of each
+
+  Streams(int64_t first, int64_t last) : length((last - first) / kStreams), more((last - first) % kStreams) {
+    for (int64_t s = 0; s < kStreams; ++s) panels[s] = first + s * length + std::min(s, more);
+  }
+
+  /// Places that have panels.
+  int64_t count() const { return length > 0 ? kStreams : more; }
+
+  /// Asks for what is read first of a place: `panel` of some weights.
+  template <int kBits>
+  static void prefetch(const Weights& weights, int64_t panel) {
+    if constexpr (kStreams == kVnniStreams) {
+      prefetch_panel<kBits, 2>(weights, panel, kVnniPrefetchBytes);
+    } else {
+      prefetch_panel<kBits>(weights, panel, kStreamPrefetchBytes);
+    }
+  }
+
+  /// Calls run(std::integral_constant<int, count>, panels) for `count` panels that are to be multiplied at once.
+  template <typename Run>
+  void run(const Run& run) {
+    for (int64_t i = 0; i < length; ++i) {
+      run(std::integral_constant<int, kStreams>(), panels);
+      for (int64_t& panel : panels) ++panel;
+    }
+    int64_t done = 0;
+    if constexpr (kStreams > 2) {
+      for (; more - done >= 2; done += 2) run(std::integral_constant<int, 2>(), panels + done);
+    }
+    for (; done < more; ++done) run(std::integral_constant<int, 1>(), panels + done);
+  }
+};
 
 /// Bytes of a panel's scales.
 inline int64_t factor_bytes(const Weights& weights) {
   return weights.groups * kLanes * static_cast<int64_t>(element_size(weights.scales->dtype));
 }
 
-/// Panels panel, panel + step, ...
-template <int kBits, int kCount>
-void read_panels(const Weights& weights, int64_t panel, int64_t step, PackedPanel (&to)[kCount]) {
+template <int kBits>
+PackedPanel packed_panel(const Weights& weights, int64_t panel) {
   const int64_t bytes = factor_bytes(weights);
-  for (int s = 0; s < kCount; ++s, panel += step) {
-    to[s] = {weights.panel<kBits>(panel), weights.scales->ptr<uint8_t>() + panel * bytes,
-             weights.minimums == nullptr ? nullptr : weights.minimums->ptr<uint8_t>() + panel * bytes};
-  }
+  return {weights.panel<kBits>(panel), weights.scales->ptr<uint8_t>() + panel * bytes,
+          weights.minimums == nullptr ? nullptr : weights.minimums->ptr<uint8_t>() + panel * bytes};
 }
 
 /// Eight scales or minimums as float32.

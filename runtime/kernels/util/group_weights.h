@@ -61,30 +61,35 @@ inline void prefetch_weights(const uint8_t* at) {
 #endif
 }
 
-/// Asks for `bytes` from `at` on, which may be more than there are.
+/// Asks for `bytes` from `at` on, which may be more than there are: for the first level of the cache (kLocality 3), or
+/// for the second (2), which waits for more lines at once.
+template <int kLocality = 3>
 inline void prefetch(const void* at, int64_t bytes) {
 #if defined(__GNUC__)
   constexpr int64_t kLine = 64;
-  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(static_cast<const uint8_t*>(at) + i);
+  for (int64_t i = 0; i < bytes; i += kLine) {
+    __builtin_prefetch(static_cast<const uint8_t*>(at) + i, 0, kLocality);
+  }
 #else
   (void)at, (void)bytes;
 #endif
 }
 
 /// Asks for the scales and minimums of a panel.
+template <int kLocality = 3>
 inline void prefetch_factors(const Weights& weights, int64_t panel) {
   for (const Tensor* tensor : {weights.scales, weights.minimums}) {
     if (tensor == nullptr) continue;
     const int64_t bytes = weights.groups * kLanes * static_cast<int64_t>(element_size(tensor->dtype));
-    prefetch(tensor->ptr<uint8_t>() + panel * bytes, bytes);
+    prefetch<kLocality>(tensor->ptr<uint8_t>() + panel * bytes, bytes);
   }
 }
 
 /// Asks for what a product of one row reads before it is `bytes` ahead of itself, of the panels from `panel` on.
-template <int kBits>
+template <int kBits, int kLocality = 3>
 void prefetch_panel(const Weights& weights, int64_t panel, int64_t bytes = kPrefetchBytes) {
-  prefetch(weights.panel<kBits>(panel), bytes);
-  prefetch_factors(weights, panel);
+  prefetch<kLocality>(weights.panel<kBits>(panel), bytes);
+  prefetch_factors<kLocality>(weights, panel);
 }
 
 /// Items of a panel's scales or minimums as float32.
