@@ -7,6 +7,9 @@
 #include <system_error>
 #include <thread>
 #include <vector>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 namespace etir {
 
@@ -43,91 +46,147 @@ bool spin(int spins, const Ready& ready) {
   return ready();
 }
 
-/// One call of run(). Threads take parts until none is left.
-struct Job {
+/// The processor that a thread runs on; -1: not known.
+int processor() {
+#if defined(__linux__)
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+/// Moves the calling thread from a processor to another one that it may run on. False: there is none.
+bool leave(int processor) {
+#if defined(__linux__)
+  cpu_set_t all, others;
+  if (processor < 0 || processor >= CPU_SETSIZE || sched_getaffinity(0, sizeof(all), &all) != 0) return false;
+  others = all;
+  CPU_CLR(processor, &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof(others), &others) != 0) return false;
+  sched_setaffinity(0, sizeof(all), &all);  // it stays where it is, and may be moved as before
+  return true;
+#else
+  (void)processor;
+  return false;
+#endif
+}
+
+/// What a call is at: its number, how many parts it has and which is taken next, in one word. A thread that takes a
+/// part by exchanging the word works for that call and no other.
+struct Turn {
+  static constexpr int kBits = 14;  ///< of the parts
+  static constexpr uint64_t kMost = (1u << kBits) - 1;
+
+  static constexpr uint64_t next(uint64_t turn) { return turn & kMost; }
+  static constexpr uint64_t parts(uint64_t turn) { return turn >> kBits & kMost; }
+  static constexpr bool left(uint64_t turn) { return next(turn) < parts(turn); }
+  /// The turn after another one; its first part is the caller's.
+  static constexpr uint64_t after(uint64_t turn, uint64_t parts) {
+    return ((turn >> 2 * kBits) + 1) << 2 * kBits | parts << kBits | 1;
+  }
+};
+
+constexpr int kMostThreads = static_cast<int>(Turn::kMost / kPartsPerThread);
+
+}  // namespace
+
+/// A call writes what is to be done, then its turn. What it writes is read until its last part has ended, which it
+/// waits for. Each of the lines below is written by one thread after the other: to hand a line over takes about as long
+/// as the shortest loops that are worth a second thread, and a call takes three of that.
+struct ThreadPool::State {
+  static constexpr size_t kLine = 64;
+
+  // What workers look at while they wait.
+  alignas(kLine) std::atomic<uint64_t> turn{0};
+  std::atomic<bool> stop{false};
   void (*body)(void*, int64_t, int64_t) = nullptr;
   void* context = nullptr;
   int64_t n = 0;
   int64_t part = 1;
-  std::atomic<int64_t> next{0};
+  std::atomic<int> caller{-1};  ///< the processor of the caller
 
-  void work() {
-    for (;;) {
-      const int64_t begin = next.fetch_add(part, std::memory_order_relaxed);
-      if (begin >= n) return;
-      body(context, begin, std::min(n, begin + part));
-    }
-  }
-};
+  // What the caller looks at while it waits.
+  alignas(kLine) std::atomic<uint64_t> ended{0};  ///< parts that workers have ended
 
-}  // namespace
-
-/// The job is written while nobody is inside, then the gate opens; a worker goes in by counting itself, once for each
-/// number of the gate. The caller closes the gate when no part is left, and goes on when the count is 0.
-struct ThreadPool::State {
-  static constexpr uint64_t kInside = (1u << 15) - 1;  ///< bits of the gate: workers that are inside
-  static constexpr uint64_t kOpen = 1u << 15;
-  static constexpr int kNumber = 16;  ///< the first bit of its number
-
-  std::mutex busy;  ///< held by the call that uses the workers
-  Job job;
-  std::atomic<uint64_t> gate{0};
-  std::atomic<bool> stop{false};
+  alignas(kLine) std::mutex busy;  ///< held by the call that uses the workers
   int spins = 0;
-
   std::mutex mutex;  ///< of those that sleep, whose counts are read without it
   std::condition_variable wake, done;
   std::atomic<int> sleeping{0};
+  std::atomic<int> slept{-1};  ///< the processor on which a worker fell asleep last
   std::atomic<bool> caller_sleeps{false};
 
   std::vector<std::thread> workers;
 
+  /// Takes parts until none is left; how many it took.
+  uint64_t work() {
+    uint64_t taken = 0, now = turn.load();
+    while (Turn::left(now)) {
+      if (!turn.compare_exchange_weak(now, now + 1)) continue;
+      run_part(Turn::next(now));
+      ++taken;
+      now = turn.load();
+    }
+    return taken;
+  }
+
+  void run_part(uint64_t index) const {
+    const int64_t begin = static_cast<int64_t>(index) * part;
+    body(context, begin, std::min(n, begin + part));
+  }
+
   void loop() {
     inside_worker = true;
-    uint64_t seen = 0;
-    const auto called = [&] {
-      const uint64_t now = gate.load();
-      return stop.load() || ((now & kOpen) != 0 && now >> kNumber != seen);
-    };
+    // Linux wakes a thread where it slept if it finds no idle processor soon, and where most are busy most of the time,
+    // it does not look for one: a worker may come to the caller's processor, while another one idles, and stay there
+    // for many calls, each of which takes as long as on one thread.
+    bool moves = spins > 0;
+    const auto called = [&] { return stop.load() || Turn::left(turn.load()); };
     for (;;) {
       if (!spin(spins, called)) {
         std::unique_lock<std::mutex> lock(mutex);
+        slept = processor();
         ++sleeping;
         wake.wait(lock, called);
         --sleeping;
       }
       if (stop.load()) return;
-      uint64_t now = gate.load();
-      bool joined = false;
-      while (!joined && (now & kOpen) != 0 && now >> kNumber != seen) joined = gate.compare_exchange_weak(now, now + 1);
-      if (!joined) continue;
-      seen = now >> kNumber;
-      job.work();
-      const uint64_t left = gate.fetch_sub(1) - 1;
-      if ((left & (kInside | kOpen)) == 0 && caller_sleeps.load()) {
+      if (moves) {
+        const int here = processor();
+        if (here >= 0 && here == caller.load(std::memory_order_relaxed)) moves = leave(here);
+      }
+      const uint64_t taken = work();
+      if (taken == 0) continue;
+      ended += taken;
+      if (caller_sleeps.load()) {
         const std::lock_guard<std::mutex> lock(mutex);
         done.notify_one();
       }
     }
   }
 
-  void open() {
-    const uint64_t number = (gate.load(std::memory_order_relaxed) >> kNumber) + 1;
-    gate.store(number << kNumber | kOpen);
+  void open(uint64_t parts) {
+    const int here = processor();
+    caller.store(here, std::memory_order_relaxed);
+    ended.store(0, std::memory_order_relaxed);
+    turn.store(Turn::after(turn.load(std::memory_order_relaxed), parts));
     if (sleeping.load() == 0) return;
-    // A worker that is about to sleep holds the lock until it does.
-    const std::lock_guard<std::mutex> lock(mutex);
-    wake.notify_all();
+    {
+      // A worker that is about to sleep holds the lock until it does.
+      const std::lock_guard<std::mutex> lock(mutex);
+      wake.notify_all();
+    }
+    // One that was woken here leaves, once it runs.
+    if (spins > 0 && here >= 0 && slept.load(std::memory_order_relaxed) == here) std::this_thread::yield();
   }
 
-  /// Workers that have not come by now find the gate closed; those inside finish their part.
-  void close() {
-    gate.fetch_and(~kOpen);
-    const auto empty = [&] { return (gate.load() & kInside) == 0; };
-    if (spin(spins, empty)) return;
+  /// Waits until workers have ended as many parts as they took.
+  void close(uint64_t taken) {
+    const auto all = [&] { return ended.load() == taken; };
+    if (spin(spins, all)) return;
     std::unique_lock<std::mutex> lock(mutex);
     caller_sleeps = true;
-    done.wait(lock, empty);
+    done.wait(lock, all);
     caller_sleeps = false;
   }
 };
@@ -135,7 +194,7 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int threads) : state_(new State) {
   // Threads without a processor of their own must not keep one from those that work.
   if (threads <= static_cast<int>(std::thread::hardware_concurrency())) state_->spins = kSpins;
-  for (int i = 1; i < std::min(threads, static_cast<int>(State::kInside)); ++i) {
+  for (int i = 1; i < std::min(threads, kMostThreads); ++i) {
     try {
       state_->workers.emplace_back([state = state_.get()] { state->loop(); });
     } catch (const std::system_error&) {
@@ -165,15 +224,16 @@ void ThreadPool::run(int64_t n, int64_t grain, void (*body)(void*, int64_t, int6
     body(context, 0, n);
     return;
   }
-  state.job.body = body, state.job.context = context;
-  state.job.n = n, state.job.part = part;
-  state.job.next.store(0, std::memory_order_relaxed);
-  state.open();
+  const auto count = static_cast<uint64_t>((n - 1) / part + 1);
+  state.body = body, state.context = context;
+  state.n = n, state.part = part;
+  state.open(count);
   // A body that runs a loop of its own must not wait for the lock that this call holds.
   inside_worker = true;
-  state.job.work();
+  state.run_part(0);
+  const uint64_t own = 1 + state.work();
   inside_worker = false;
-  state.close();
+  state.close(count - own);
 }
 
 ParallelFor ThreadPool::parallel_for() {

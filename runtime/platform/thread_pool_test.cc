@@ -2,10 +2,14 @@
 #include "platform/thread_pool.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 #include <vector>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 namespace {
 
@@ -34,9 +38,48 @@ void covers_once(etir::ThreadPool& pool, int64_t n, int64_t grain) {
   check(loop.shortest >= grain, "a part is shorter than the grain");
 }
 
+#if defined(__linux__)
+/// A worker that comes to the caller's processor leaves it; afterwards it may run on all of them as before.
+void workers_may_run_anywhere() {
+  struct Masks {
+    std::thread::id caller = std::this_thread::get_id();
+    cpu_set_t all;
+    std::atomic<int> others{0}, changed{0};
+    static void body(void* context, int64_t, int64_t) {
+      Masks& self = *static_cast<Masks*>(context);
+      if (std::this_thread::get_id() == self.caller) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));  // a worker has time to come
+        return;
+      }
+      cpu_set_t mine;
+      ++self.others;
+      if (sched_getaffinity(0, sizeof(mine), &mine) != 0 || !CPU_EQUAL(&mine, &self.all)) ++self.changed;
+    }
+  } masks;
+  check(sched_getaffinity(0, sizeof(masks.all), &masks.all) == 0, "affinity");
+  etir::ThreadPool pool(2);
+  int first = 0;
+  while (!CPU_ISSET(first, &masks.all)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  check(sched_setaffinity(0, sizeof(one), &one) == 0, "the caller stays on a processor");
+  for (int i = 0; i < 100; ++i) {
+    pool.run(8, 1, Masks::body, &masks);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i % 2));  // the worker sleeps, or waits awake
+  }
+  check(sched_setaffinity(0, sizeof(masks.all), &masks.all) == 0, "affinity as before");
+  check(masks.others > 0, "the worker came");
+  check(masks.changed == 0, "a worker may not run where it might before");
+}
+#endif
+
 }  // namespace
 
 int main() {
+#if defined(__linux__)
+  workers_may_run_anywhere();
+#endif
   for (const int threads : {1, 2, 5}) {
     etir::ThreadPool pool(threads);
     check(pool.threads() == threads, "number of threads");
