@@ -1,7 +1,9 @@
 """``scatter_reduce`` for targets without a kernel of it.
 
 Sums and means are additions at the indices. For the others every element of the result looks at all sources of its
-line: ``n`` positions by ``m`` sources, of which those that go elsewhere are replaced by the neutral element.
+line: ``n`` positions by ``m`` sources, of which those that go elsewhere are replaced by the neutral element. Where
+there are fewer sources than positions, every source looks at all sources instead, ``m`` by ``m``, and those that go to
+one place all store the same number there.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def scatter_reduce(
     order = [*others, position]
     x, index, source = (b.permute(v, order) for v in (x, index, source))
     last = rank(x) - 1
-    places = b.unsqueeze(b.arange(b.sizes(x)[last]), 1)
+    positions, sources = b.sizes(x)[last], b.sizes(index)[last]
+    is_sparse = isinstance(positions, int) and isinstance(sources, int) and sources < positions
+    places = b.unsqueeze(index, last + 1) if is_sparse else b.unsqueeze(b.arange(positions), 1)
     hit = b.eq(b.unsqueeze(index, last), places)
     filled = b.where(hit, b.unsqueeze(source, last), neutral)
     if reduce == "prod":
@@ -86,7 +90,12 @@ def scatter_reduce(
         folded = b.cast(folded, element(x))
     else:
         folded = b(aten.amax.default if reduce == "amax" else aten.amin.default, filled, [last + 1])
-    result = b(_COMBINE[reduce], x, folded) if include_self else b.where(b(aten.any.dim, hit, last + 1), folded, x)
+    if is_sparse:
+        if include_self:
+            folded = b(_COMBINE[reduce], b(aten.gather.default, x, last, index), folded)
+        result = b(aten.scatter.src, x, last, index, folded)
+    else:
+        result = b(_COMBINE[reduce], x, folded) if include_self else b.where(b(aten.any.dim, hit, last + 1), folded, x)
     return b.permute(result, [order.index(d) for d in range(rank(x))])
 
 

@@ -170,6 +170,8 @@ def test_scatter_reduce(reduce: str, include_self: bool, dtype: torch.dtype) -> 
     check(name, x, 0, PLACES, *rest, include_self=include_self)
     check(name, x.t().contiguous(), -1, PLACES.t().contiguous(), source.t().contiguous(), reduce)
     check(name, x[0, 0], 0, torch.tensor(0), source[0, 0], reduce, include_self=include_self)
+    more = torch.arange(30).view(6, 5).to(dtype)
+    check(name, more, 0, 2 * PLACES, *rest, include_self=include_self)
 
 
 def test_scatter_reduce_of_a_part_and_of_dynamic_sizes() -> None:
