@@ -20,10 +20,10 @@ weight out while they read it, four bits for each number that has no more.
 
 For ExecuTorch's library for Cortex-M the calls are those of its kernels, ``cortex_m.quantized_linear`` and so on.
 
-Which operators have such a kernel is what the target's manifest says (``quantized`` in its rows); a target without one
-is left alone. The kernels round where integers are made and nowhere else, so that a result is within one step of that
-of the separate operators. Weights are packed for the kernels here. Images have their channels innermost between
-operators on integers.
+Which operators have such a kernel is what the target's manifest says (``quantized`` in its rows). For a target without
+one, constants of four bits are two in a byte (`half_bytes.py`), and the rest is left alone. The kernels round where
+integers are made and nowhere else, so that a result is within one step of that of the separate operators. Weights are
+packed for the kernels here. Images have their channels innermost between operators on integers.
 """
 
 from __future__ import annotations
@@ -34,8 +34,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from etir.dialects.context import EtContext
 from etir.dialects.declarations import declare_schemas
+from etir.dialects.dtypes import i8
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import tensor_of
+from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.quantized import NAMESPACE
+from etir.passes.analysis.constants import ConstantStore
 from etir.passes.backend.fuse_quantized.kernels import Kernels
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
@@ -60,6 +64,8 @@ class FuseQuantizedPass(Pass):
         manifest = load(self.target)
         linked = {name for name, always in manifest.libraries.items() if always or name in self.libraries}
         has_kernels = any(entry.quantized and entry.library in linked for entry in manifest.kernels.values())
+        if not has_kernels:
+            _halve(ctx, module)
         if not has_kernels or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
@@ -80,6 +86,18 @@ class FuseQuantizedPass(Pass):
             apply_patterns_greedily(ctx, method, [GroupedTable(kernels, weights)])
             apply_patterns_greedily(ctx, method, [WeightOfGroups(kernels), DeviceConversion(kernels)])
         _declare(ctx, module, kernels.schemas())
+
+
+def _halve(ctx: EtContext, module: ModuleOp) -> None:
+    """Constants of four bits as such, where there is a constant of int8."""
+    constants = (op.results[0] for op in module.walk() if isinstance(op, (GetWeightOp, ConstantOp)))
+    if not any(tensor_of(value).element_type == i8 for value in constants):
+        return
+    from etir.passes.backend.fuse_quantized.half_bytes import HalfBytes
+
+    pattern = HalfBytes(module, ConstantStore(module))
+    for method in methods(module):
+        apply_patterns_greedily(ctx, method, [pattern])
 
 
 def _is_quantized(module: ModuleOp) -> bool:

@@ -50,8 +50,12 @@ def weight_name(layer: EdgeOp) -> str:
     value = layer.args().get("weight")
     while isinstance(value, SSAValue) and isinstance(value.owner, EdgeOp):
         value = value.owner.operands[0]
-    owner = value.owner if isinstance(value, SSAValue) else None
-    return owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else "layer"
+    return (weight_symbol(value) if isinstance(value, SSAValue) else "") or "layer"
+
+
+def weight_symbol(value: SSAValue) -> str:
+    """The symbol of a weight, nothing where a value is none."""
+    return value.owner.symbol.root_reference.data if isinstance(value.owner, GetWeightOp) else ""
 
 
 class Kernels:

@@ -1,0 +1,98 @@
+"""Constants of four bits for targets without kernels that read such: half a byte for each number in the file.
+
+Before::
+
+    %w = et.get_weight @w : tensor<96x32xi8>
+    %y = edge.dim_order_ops._to_dim_order_copy.default(%w, dtype = f32) : ... -> tensor<96x32xf32>
+
+After, with numbers from -8 to 7, of which the first half of a row is in the low halves of the bytes::
+
+    %p = et.get_weight @w_halves : tensor<96x16xui8>
+    %x = edge.dim_order_ops._to_dim_order_copy.default(%p, dtype = f32) : ... -> tensor<96x16xf32>
+    high = floor(x / 16), low = x - 16 high
+    %y = edge.aten.sub.Scalar(cat(low, high), 8)
+
+The numbers are the same. What is multiplied out in each run takes four operators more, so this is for weights, not for
+small constants, and where nothing else reads the integers.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from etir.dialects.aten import ops as aten
+from etir.dialects.dtypes import f32, i8, ui8
+from etir.dialects.edge.base import PREFIX, EdgeOp
+from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
+from etir.dialects.et.program import GetWeightOp
+from etir.lowering.build.builder import Builder
+from etir.passes.analysis.constants import ConstantStore
+from etir.passes.backend.fuse_quantized.kernels import weight_symbol
+from etir.passes.backend.fuse_quantized.stored import COPY, array_of
+from etir.passes.infra.rewriting import Pattern, PatternRewriter
+
+LEAST = 1024
+"""Numbers of a constant that is worth it."""
+VIEW = "aten.view_copy.default"
+
+
+class HalfBytes(Pattern):
+    """A constant of int8 in -8 to 7 that becomes float32."""
+
+    name = "constant-of-four-bits"
+    roots = (PREFIX + COPY,)
+
+    def __init__(self, module: ModuleOp, store: ConstantStore):
+        self.store = store
+        self.read = _read_as_bytes(module)
+
+    def rewrite(self, op: EdgeOp, rewriter: PatternRewriter) -> None:
+        import numpy as np
+
+        value = op.operands[0]
+        type, source = tensor_of(value), _constant(value)
+        if type.element_type != i8 or tensor_of(op.results[0]).element_type != f32:
+            rewriter.notify_match_failure("not int8 that becomes float32")
+            return
+        numbers = array_of(source, self.store) if is_contiguous(tensor_of(source)) else None
+        columns = type.get_shape()[-1] if type.get_num_dims() else 0
+        if numbers is None or not is_contiguous(tensor_of(op.results[0])) or numbers.size < LEAST or columns % 2:
+            rewriter.notify_match_failure("no constant of many numbers in rows of an even length")
+            return
+        if numbers.min() < -8 or numbers.max() > 7 or weight_symbol(source) in self.read:
+            rewriter.notify_match_failure("numbers of more than four bits, or something else reads them")
+            return
+        low, high = np.split((numbers.reshape(type.get_shape()) + np.int8(8)).astype(np.uint8), 2, axis=-1)
+        packed = np.ascontiguousarray(low | high << np.uint8(4))
+        hint = f"{weight_symbol(source) or 'weight'}_halves"
+        constant = self.store.make(packed.tobytes(), tensor_type(ui8, packed.shape), op, hint)
+        rewriter.insert_op(constant)
+        b = Builder(rewriter, "edge")
+        both = b.cast(constant.results[0], f32)
+        upper = b.floor(b.mul(both, 0.0625))
+        lower = b(aten.sub.Tensor, both, upper, alpha=16)
+        rewriter.replace_op(op, [b.sub(b(aten.cat.default, [lower, upper], packed.ndim - 1), 8)])
+
+
+def _constant(value: SSAValue) -> SSAValue:
+    """What a view is a view of."""
+    owner = value.owner
+    return owner.operands[0] if isinstance(owner, EdgeOp) and owner.op_name == VIEW else value
+
+
+def _read_as_bytes(module: ModuleOp) -> frozenset[str]:
+    """The weights that something reads which does not make float32 of them."""
+    found: dict[str, None] = {}
+    for op in module.walk():
+        if isinstance(op, GetWeightOp) and not all(_makes_float(use.operation) for use in op.results[0].uses):
+            found[weight_symbol(op.results[0])] = None
+    return frozenset(found)
+
+
+def _makes_float(user: Operation) -> bool:
+    if not isinstance(user, EdgeOp):
+        return False
+    if user.op_name == VIEW:
+        return all(_makes_float(use.operation) for use in user.results[0].uses)
+    return user.op_name == COPY and tensor_of(user.results[0]).element_type == f32

@@ -1,0 +1,38 @@
+// RUN: et-opt -p fuse-quantized --split-input-file %s | filecheck %s
+// RUN: et-opt -p 'fuse-quantized{target=etir}' --split-input-file %s | filecheck %s --check-prefix=KERNELS
+
+// A constant of four bits, through the view that gives groups: two numbers in a byte, the first half of a row low.
+
+et.weight @w : tensor<32x64xi8> = #et.blob<"sha256:cdc76ac2ef07c4f3bd4a2e7f9a2dbf9ae04ea0d6c6a5c6f9f8c2b4c9f0a7c3d1", 2048>
+
+// CHECK-LABEL: func.func @not_loaded
+// KERNELS-LABEL: func.func @not_loaded
+func.func @not_loaded() -> tensor<64x32xf32> {
+  // CHECK: edge.dim_order_ops._to_dim_order_copy.default
+  // CHECK-NEXT: func.return
+  // KERNELS: edge.dim_order_ops._to_dim_order_copy.default
+  %w = et.get_weight @w : tensor<32x64xi8>
+  %v = edge.aten.view_copy.default(%w, size = [64, 32]) : (tensor<32x64xi8>) -> tensor<64x32xi8>
+  %y = edge.dim_order_ops._to_dim_order_copy.default(%v, dtype = f32, dim_order = [0, 1]) : (tensor<64x32xi8>) -> tensor<64x32xf32>
+  func.return %y : tensor<64x32xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @halves
+// KERNELS-LABEL: func.func @halves
+func.func @halves() -> tensor<64x32xf32> {
+  // CHECK: %[[P:.*]] = et.get_weight @weight_halves : tensor<64x16xui8>
+  // CHECK-NEXT: %[[X:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%[[P]], dtype = f32, dim_order = [0, 1])
+  // CHECK-NEXT: %[[S:.*]] = edge.aten.mul.Scalar(%[[X]], other = 0.0625)
+  // CHECK-NEXT: %[[H:.*]] = edge.aten.floor.default(%[[S]])
+  // CHECK-NEXT: %[[L:.*]] = edge.aten.sub.Tensor(%[[X]], %[[H]], alpha = 16)
+  // CHECK-NEXT: %[[C:.*]] = edge.aten.cat.default([%[[L]], %[[H]]], dim = 1)
+  // CHECK-NEXT: %[[Y:.*]] = edge.aten.sub.Scalar(%[[C]], other = 8)
+  // CHECK-NEXT: func.return %[[Y]]
+  // KERNELS-NOT: floor
+  %w = et.constant dense<2> : tensor<32x64xi8>
+  %v = edge.aten.view_copy.default(%w, size = [64, 32]) : (tensor<32x64xi8>) -> tensor<64x32xi8>
+  %y = edge.dim_order_ops._to_dim_order_copy.default(%v, dtype = f32, dim_order = [0, 1]) : (tensor<64x32xi8>) -> tensor<64x32xf32>
+  func.return %y : tensor<64x32xf32>
+}
