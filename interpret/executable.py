@@ -46,6 +46,7 @@ from etir.interpret.evaluator import flat
 from etir.interpret.kernel_schemas import KernelSchemas
 from etir.interpret.numbers import VARYING_NUMBERS, is_another, number_of
 from etir.passes.analysis.in_place import InPlaceKernels, known_in_place_kernels
+from etir.passes.analysis.moves import MOVES, Moves
 from etir.passes.analysis.view_reads import ViewReads
 from etir.passes.analysis.workspaces import workspaces_of
 
@@ -442,18 +443,18 @@ class ExecutableMethod:
     def _spoil_overlaps(self, kernel: str, schema: OpSchema, items: Sequence[Any]) -> None:
         """Fill results that have bytes of operands with rubbish, unless the kernel may write them over those."""
         tensors = [
-            (argument, self.cells[value])
+            (argument, value, self.cells[value])
             for argument, item in zip(schema.arguments, items, strict=True)
             for value in (item if isinstance(item, list) else [item])
             if isinstance(value, SSAValue) and value in self.cells
         ]
-        outs = [(argument, cell) for argument, cell in tensors if argument.is_write and argument.kwarg_only]
-        written = 0
-        for number, (result, out) in enumerate(outs):
+        outs = [row for row in tensors if row[0].is_write and row[0].kwarg_only]
+        moves, written = MOVES.get(kernel), 0
+        for number, (result, made, out) in enumerate(outs):
             size = _size(out.type)
             before, written = written, written + size
             listed = 0
-            for argument, cell in tensors:
+            for argument, value, cell in tensors:
                 start, listed = listed, listed + (_size(cell.type) if argument.is_list else 0)
                 if argument.is_write or not np.may_share_memory(out.memory, cell.memory):
                     continue
@@ -463,10 +464,17 @@ class ExecutableMethod:
                     same = _address(out) == _address(cell) + before
                 elif argument.is_list:
                     same = _address(cell) == _address(out) + start and number == 0
+                elif moves is not None:
+                    same = _address(out) == _address(cell) and self._moves(moves, value, made)
                 else:
                     same = _address(out) == _address(cell) and out.type == cell.type and number == 0
                 if not (same and argument.name in self._in_place.get(kernel, ())):
                     out.memory[:size] = 0xFF
+
+    def _moves(self, moves: Moves, operand: SSAValue, result: SSAValue) -> bool:
+        """Whether the call that is executed can move the elements of a buffer to where the result has them."""
+        op, owner = self._op, result.owner
+        return isinstance(op, CallOp) and isinstance(owner, BufferOp) and moves(op, operand, owner)
 
     def _converted(self, result: Any, out: SSAValue) -> Any:
         """A result in the dtype of its out: kernels cast what they write."""

@@ -332,3 +332,23 @@ def test_the_interpreter_spoils_what_is_not_in_place() -> None:
         [np.ones((4, 4), np.float32)]
     )
     assert (found == -1).all()
+
+
+@pytest.mark.parametrize(("columns", "moves"), [(32, True), (4, False)])
+def test_the_interpreter_knows_kernels_that_move_elements(columns: int, moves: bool) -> None:
+    """A permutation of long pieces inside of its operand's memory; one of short pieces is none that kernels do."""
+    size = 24 * columns
+    text = f"""
+    et.method @forward pools [0, {2 * size}] {{
+      %x = et.buffer at <1, 0> : tensor<2x3x{columns}xf32>
+      %a = et.buffer at <1, {size}> : tensor<2x3x{columns}xf32>
+      %y = et.buffer at <1, {size}> : tensor<3x2x{columns}xf32>
+      et.inputs %x
+      et.call "aten::neg.out"(%x, %a) -> %a
+      et.call "aten::permute_copy.out"(%a, ints[1, 0, 2], %y) -> %y
+      et.return %y
+    }}
+    """
+    x = np.arange(6 * columns, dtype=np.float32).reshape(2, 3, columns)
+    (found,) = Interpreter(parse_module(text), "numpy").run([x])
+    assert np.array_equal(found, -x.transpose(1, 0, 2)) if moves else np.isnan(found).all()
