@@ -49,7 +49,6 @@ MACHINES = {"aarch64": "aarch64", "rv64gcv": "riscv64", "riscv64": "riscv64"}
 
 MEMORY: dict[str, float] = {
     "llama3_prefill": 1.001,
-    "edsr": 1.03,
     "emformer_transcribe": 1.15,
     "lstm_gru": 1.03,
 }

@@ -17,7 +17,8 @@ offset bytes what
              rows of weights: offset and bytes of the key, bytes of the data, 0
              rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k] (3 for
              filters [n, k, 3, 3] that are transformed for tiles of 2x2), rows and columns of the window (0: a matrix),
-             groups of channels
+             groups of channels; 4 more than 1 or 0 where channels go round the groups (version 4): windows, or a weight
+             that is read as it lies otherwise
              rows of variants: offset and bytes of the processor's name, offset and bytes of the image, its entry, 0,
              SHA-256 of the image, or, for linked code, which has an image of 0 bytes, of its C and its contract
              texts; the fallback, at a multiple of 16; images, at multiples of 64, each with its contract at its end
@@ -50,8 +51,12 @@ VERSION_SIZES = 2
 """The version of blobs that have dims which are known at run time only."""
 VERSION_WORKSPACE = 3
 """The version of blobs that are given a workspace, with such dims or without."""
+VERSION_SPREAD = 4
+"""The version of blobs with weights whose channels go round groups, with a workspace and such dims or without."""
 IS_BOUND = 1 << 31
 """In a size: the others are the greatest one of such a dim."""
+SPREAD = 4
+"""In the row of a constant."""
 MAX_RANK = 8
 _HEADER = struct.Struct("<4s10I20x")
 _TENSOR = struct.Struct("<9I")
@@ -75,6 +80,13 @@ class Constant:
     groups: int = 0
     winograd: int = 0
     """Of filters of 3x3 in the order of ``winograd.py``: rows of a tile of the result."""
+    spread: bool = False
+    """Whether channel n of group g is number ``n groups + g`` of the first dim."""
+
+    @property
+    def size(self) -> int:
+        """Floats of a channel of the first dim of windows, or of a vector."""
+        return 1 if self.panel == 0 else self.rows * self.k
 
 
 @dataclass(frozen=True)
@@ -159,7 +171,7 @@ def write_blob(blob: NativeBlob) -> bytes:
             c.panel,
             c.k,
             c.n,
-            int(c.transposed) | c.winograd,
+            int(c.transposed) | c.winograd | SPREAD * c.spread,
             c.rows,
             c.columns,
             c.groups,
@@ -172,6 +184,7 @@ def write_blob(blob: NativeBlob) -> bytes:
     outputs = len(blob.shapes) - blob.inputs
     version = VERSION_SIZES if any(n & IS_BOUND for shape in blob.shapes for n in shape) else VERSION
     version = VERSION_WORKSPACE if blob.workspace else version
+    version = VERSION_SPREAD if any(c.spread for c in blob.constants) else version
     numbers = (version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback, blob.workspace)
     return _HEADER.pack(MAGIC, *numbers) + rows + tail
 
@@ -182,13 +195,11 @@ def read_blob(data: bytes | memoryview) -> NativeBlob:
     if view.nbytes < _HEADER.size or view[:4] != MAGIC:
         raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
     _, version, inputs, outputs, weights, variants, constants, arena, at, size, workspace = _HEADER.unpack_from(view)
-    if not VERSION <= version <= VERSION_WORKSPACE:
-        raise E1103.error(
-            f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_WORKSPACE}"
-        )
+    if not VERSION <= version <= VERSION_SPREAD:
+        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_SPREAD}")
     try:
         found = _read(view, inputs, outputs, (weights, constants, variants), arena, (at, size))
-        return replace(found, workspace=workspace if version == VERSION_WORKSPACE else 0)
+        return replace(found, workspace=workspace if version >= VERSION_WORKSPACE else 0)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise E1108.error(f"a blob of the delegate 'native' ends early or is damaged: {error}") from error
 
@@ -222,7 +233,19 @@ def _read(
         arena,
         tuple((part(row[0], row[1]).decode(), row[2]) for row in weights),
         tuple(
-            Constant(part(r[0], r[1]).decode(), r[2], r[3], r[4], r[5], bool(r[6]), *r[7:10], winograd=r[6] & 2)
+            Constant(
+                part(r[0], r[1]).decode(),
+                r[2],
+                r[3],
+                r[4],
+                r[5],
+                bool(r[6] & ~SPREAD),
+                r[7],
+                r[8],
+                r[9],
+                winograd=r[6] & 2,
+                spread=bool(r[6] & SPREAD),
+            )  # fmt: skip
             for r in constants
         ),
         tuple(

@@ -296,7 +296,8 @@ def _weights(
         if symbol in numbered:
             continue
         if op.panel is None:
-            found[symbol] = Constant(symbol, number)
+            groups = shape_of(op.result)[0] if op.spread is not None else 0
+            found[symbol] = Constant(symbol, number, groups=groups, spread=op.spread is not None)
         elif symbol not in found:
             *_, k, panel = shape_of(op.result)
             n = shapes[symbol][0] if op.transposed is not None else shapes[symbol][1]
@@ -307,7 +308,8 @@ def _weights(
             if len(shape_of(op.result)) > 3:
                 window = ((1, *shapes[symbol][2:])[-2:]) + (groups_of(op),)
                 n = n // groups_of(op) if op.transposed is not None else n
-            found[symbol] = Constant(symbol, number, panel, k, n, op.transposed is not None, *window)
+            is_spread = op.spread is not None
+            found[symbol] = Constant(symbol, number, panel, k, n, op.transposed is not None, *window, spread=is_spread)
     for symbol in shapes:
         if symbol not in found:
             found[symbol] = Constant(symbol, add(bytes(outlined.weight(symbol).data)))

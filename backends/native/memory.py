@@ -55,7 +55,7 @@ class Memory:
         self.block = block
         self.lowered: Operation | None = None
         """What is lowered: operations that are like no other are where it is."""
-        self._weights: dict[tuple[str, Attribute, int, bool, int], SSAValue] = {}
+        self._weights: dict[tuple[str, Attribute, int, bool, int, bool], SSAValue] = {}
         self._borders: dict[SSAValue, tuple[int, int, float]] = {}
 
     def add(self, op: Operation, like: Operation | None = None) -> Operation:
@@ -67,10 +67,16 @@ class Memory:
         return op
 
     def weight(
-        self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False, winograd: int = 0
+        self,
+        symbol: str,
+        type: Attribute,
+        panel: int = 0,
+        transposed: bool = False,
+        winograd: int = 0,
+        spread: bool = False,
     ) -> SSAValue:
         """A weight of the program, in this order."""
-        key = (symbol, type, panel, transposed, winograd)
+        key = (symbol, type, panel, transposed, winograd, spread)
         if key not in self._weights:
             self._weights[key] = self.add(WeightOp(*key)).results[0]
         return self._weights[key]

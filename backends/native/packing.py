@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etir.backends.native.tile import WeightOp, shape_of
@@ -20,6 +21,9 @@ def packed(op: WeightOp, given: np.ndarray, precision: str = "float32") -> np.nd
     """
     import numpy as np
 
+    if op.spread is not None:
+        groups = shape_of(op.result)[0]
+        given = given.reshape(-1, groups, *given.shape[1:]).swapaxes(0, 1).reshape(given.shape)
     if op.panel is None:
         return np.ascontiguousarray(given, precision).reshape(-1)
     if op.winograd is not None:
@@ -56,6 +60,9 @@ def unpacked(constant: Constant, data: bytes | memoryview) -> bytes:
     """
     import numpy as np
 
+    if constant.spread:
+        plain = unpacked(replace(constant, spread=False), data)
+        return np.frombuffer(plain, np.float32).reshape(constant.groups, -1, constant.size).swapaxes(0, 1).tobytes()
     if constant.panel == 0:
         return bytes(data)
     panel, k, n = constant.panel, constant.k, constant.n

@@ -154,6 +154,9 @@ class WeightOp(IRDLOperation):
     ``transposed`` it is given as [c, n, h, w]. One of groups of channels has them as a dim before all others.
 
     ``winograd`` 2 are filters [n, c, 3, 3] as F(2x2, 3x3) reads them (``winograd.py``): [16, n / panel, c, panel].
+
+    ``spread``: channels of the weight's first dim go round the groups, which are the first dim of the result: channel n
+    of group g is number ``n groups + g``, as a pixel shuffle counts them.
     """
 
     name = "tile.weight"
@@ -161,18 +164,29 @@ class WeightOp(IRDLOperation):
     panel = opt_prop_def(IntegerAttr)
     transposed = opt_prop_def(IntegerAttr)
     winograd = opt_prop_def(IntegerAttr)
+    spread = opt_prop_def(UnitAttr)
     result = result_def(MemRefType)
     assembly_format = (
-        "$symbol (`panel` $panel^)? (`transposed` $transposed^)? (`winograd` $winograd^)? attr-dict `:` type($result)"
+        "$symbol (`panel` $panel^)? (`transposed` $transposed^)? (`winograd` $winograd^)? (`spread` $spread^)? "
+        "attr-dict `:` type($result)"
     )
 
-    def __init__(self, symbol: str, type: Attribute, panel: int = 0, transposed: bool = False, winograd: int = 0):
+    def __init__(
+        self,
+        symbol: str,
+        type: Attribute,
+        panel: int = 0,
+        transposed: bool = False,
+        winograd: int = 0,
+        spread: bool = False,
+    ):
         super().__init__(
             properties={
                 "symbol": StringAttr(symbol),
                 "panel": IntegerAttr(panel, i64) if panel else None,
                 "transposed": IntegerAttr(1, i64) if transposed else None,
                 "winograd": IntegerAttr(winograd, i64) if winograd else None,
+                "spread": UnitAttr() if spread else None,
             },
             result_types=[type],
         )

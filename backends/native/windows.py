@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dims import dims
 from etir.backends.native.places import Place
-from etir.backends.native.sizes import is_known
+from etir.backends.native.sizes import Size, at_least, is_known, most
 from etir.dialects.schema_op import SchemaOp
 
 Pair = tuple[int, int]
@@ -157,6 +157,8 @@ def edges(count: int, given: int, stride: int, start: int, taps: int, step: int)
     """The indices of a dim, by the taps that are inside of ``given`` elements: index i reads at ``i stride + start +
     t step`` with tap t. None of the indices may be without taps; the list is empty where one is.
     """
+    if not is_known((count, given)):
+        return _edges_of_sizes(count, given, stride, start, taps, step)
     found: list[Edge] = []
     for i in range(count):
         first = i * stride + start
@@ -169,6 +171,23 @@ def edges(count: int, given: int, stride: int, start: int, taps: int, step: int)
         else:
             found.append(Edge(i, 1, tap, some, first + tap * step))
     return found
+
+
+def _edges_of_sizes(count: int, given: int, stride: int, start: int, taps: int, step: int) -> list[Edge]:
+    """:func:`edges` of sizes: some indices at both ends, and one part between them.
+    The list is empty where there may be no such part, or no number of indices after it.
+    """
+    before, reach = max(0, -start), (taps - 1) * step
+    after = count - given + start + reach
+    if stride != 1 or step < 1 or isinstance(after, Size) or not at_least(count, before + max(0, after) + 1):
+        return []
+    after = max(0, after)
+    end = count - after
+    first = [Edge(i, 1, -((i + start) // step), taps + (i + start) // step, (i + start) % step) for i in range(before)]
+    # Tap ``taps - 1`` of index ``end`` is the first one that is not in the image.
+    last = [Edge(end + i, 1, 0, taps - i // step - 1, end + i + start) for i in range(after)]
+    found = [*first, Edge(before, end - before, 0, taps, before + start), *last]
+    return found if all(edge.taps > 0 for edge in found) else []
 
 
 def edges_of(window: Window, result: Sequence[int], given: Sequence[int]) -> tuple[list[Edge], list[Edge]]:
@@ -199,13 +218,17 @@ def cut_phases(window: Window, result: Sequence[int], given: Sequence[int]) -> t
 
 def can_be_cut(op: SchemaOp) -> bool:
     """Whether a convolution or a pool can be done on an image without a border: in parts, each with the taps that are
-    in the image. Every window has one at least, and sizes are known.
+    in the image. Every window has one at least. Sizes are known, or those of a convolution without strides are large
+    enough for it at their least.
     """
     window = window_of(op)
     is_pool = operator_of(op) != "aten.convolution.default"
     given = _shape(op.arg("self" if is_pool else "input"))
     dims = (*given, *_shape(op.results[0]))
-    if not is_known(dims) or len(given) != 4 or len(_shape(op.results[0])) != 4 or not any(border_for(op)[0]):
+    is_plain = not is_pool and not window.transposed and window.stride == (1, 1)
+    if not (is_known(dims) or is_plain) or len(given) != 4 or len(_shape(op.results[0])) != 4:
+        return False
+    if not any(border_for(op)[0]):
         return False
     if is_pool and not operator_of(op).startswith("aten.max"):
         return False
@@ -216,5 +239,5 @@ def can_be_cut(op: SchemaOp) -> bool:
 
 
 def image_bytes(op: SchemaOp) -> int:
-    """Bytes of the image that a convolution or a pool of known sizes reads."""
-    return 4 * math.prod(_shape(op.arg("input" if operator_of(op) == "aten.convolution.default" else "self")))
+    """Bytes of the image that a convolution or a pool reads, at most."""
+    return 4 * most(math.prod(_shape(op.arg("input" if operator_of(op) == "aten.convolution.default" else "self"))))

@@ -4,7 +4,7 @@
 registers itself by :func:`~etir.backends.native.lowering.function.lowers` or ``moves``.
 """
 
-from etir.backends.native.lowering import images, joins, maps, norms, products, reductions, views  # noqa: F401
+from etir.backends.native.lowering import images, joins, maps, norms, products, reductions, shuffle, views  # noqa: F401
 from etir.backends.native.lowering.function import constant_name, lower_function
 
 __all__ = ["constant_name", "lower_function"]

@@ -9,6 +9,7 @@ divided by the stride are one, with every ``stride``-th tap of the window, read 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -20,8 +21,10 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
+from etir.backends.native.lowering.shuffle import pieces, shuffle_after
 from etir.backends.native.lowering.winograd import REASON, lower_winograd
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import (
     BrgemmOp,
     DepthwiseOp,
@@ -60,6 +63,17 @@ class _Convolution:
     target: Place
     extras: list[Place]
     region: Region
+    piece: int = 0
+    pieces: int = 0
+    """Where its result is for a pixel shuffle, which pixels of a square are made, of how many; 0 for all channels."""
+
+    def filters(self, dense: tuple[int, ...]) -> Place:
+        """The weight in panels, of these dims."""
+        lowering, step = self.lowering, math.prod(dense)
+        whole = (self.pieces, *[1] * (4 - len(dense)), *dense) if self.pieces else dense
+        spread = self.pieces > 0
+        base = lowering.weight(self.symbol, memref(whole), lowering.panel, True, spread=spread)
+        return Place(base, dense, row_major(dense), self.piece * step)
 
     def operands(self, places: Sequence[Place]) -> list[SSAValue]:
         """Extra operands."""
@@ -76,28 +90,47 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
     bias = root.arg("bias")
     extras = lowering.extras(group, [], some[1:])
     result = group.outputs[0]
-    target = as_image(lowering.image(result)).permuted([0, 2, 3, 1])
-    # A bias lies along channels; the same tensor as an operand of what follows lies along the last dim.
-    places = [] if bias is None else [lowering.place(outside[bias]).broadcast(target.shape)]
-    first = 1 + len(places)
-    for value in extras:
-        place = lowering.place(outside[value])
-        place = as_image(place.broadcast(shape(result))).permuted([0, 2, 3, 1])
-        places.append(place if place.strides[-1] in (0, 1) else lowering.copy(place, like=root))
+    first = 1 + (bias is not None)
 
     def after(made: Body, args: Sequence[SSAValue]) -> SSAValue:
         return args[0] if bias is None else made.add(args[0], args[1])
 
-    values = {v: i for i, v in enumerate(extras, first)}
-    region = body(values, first + len(extras), some[1:], root.results[0], after)
-    found = _Convolution(lowering, group, root, window, lowering.weights[weight], shape(weight), target, places, region)
+    def found(target: Place, places: list[Place], **piece: int) -> _Convolution:
+        values = {v: i for i, v in enumerate(extras, first)}
+        region = body(values, first + len(extras), some[1:], root.results[0], after)
+        symbol = lowering.weights[weight]
+        return _Convolution(lowering, group, root, window, symbol, shape(weight), target, places, region, **piece)
+
+    if (shuffle := shuffle_after(lowering, group, outside)) is not None:
+        source = _with_own_border(lowering, root, as_image(lowering.place(outside[root.arg("input")])))
+        beside = None if bias is None else outside[bias]
+        parts = [*pieces(lowering, shuffle, beside, [outside[v] for v in extras])]
+        for number, (target, places) in enumerate(parts):
+            _plain(found(target, places, piece=number, pieces=len(parts)), source)
+        return
+    target = as_image(lowering.image(result)).permuted([0, 2, 3, 1])
+    # A bias lies along channels; the same tensor as an operand of what follows lies along the last dim.
+    places = [] if bias is None else [lowering.place(outside[bias]).broadcast(target.shape)]
+    for value in extras:
+        place = lowering.place(outside[value])
+        place = as_image(place.broadcast(shape(result))).permuted([0, 2, 3, 1])
+        places.append(place if place.strides[-1] in (0, 1) else lowering.copy(place, like=root))
+    one = found(target, places)
     source = as_image(lowering.place(outside[root.arg("input")]))
     if window.transposed:
-        _transposed(found, source)
+        _transposed(one, source)
     elif group.kind.data == "depthwise":
-        _depthwise(found, source)
+        _depthwise(one, source)
     else:
-        _plain(found, source)
+        _plain(one, source)
+
+
+def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place:
+    """The image in the border that a convolution reads, so that several products make no copies of it."""
+    top, left = (0, 0) if lowering.is_cut(root) else window_of(root).padding
+    _, _, h, w = source.shape
+    whole = lowering.with_border(source, (top, left), 0.0, root)
+    return whole.sliced(1, top, h).sliced(2, left, w).permuted([0, 3, 1, 2])
 
 
 def _depthwise(found: _Convolution, source: Place) -> None:
@@ -140,26 +173,29 @@ def _plain(found: _Convolution, source: Place) -> None:
         _grouped(found, x)
     elif (kh, kw) == (1, 1):
         a = Place(x.base, (n, h, w, c), (batch, sy * row, sx * column, 1), x.offset)
-        b = lowering.weight(found.symbol, memref((panels, c, lowering.panel)), lowering.panel, True)
+        filters = found.filters((panels, c, lowering.panel))
         merged = [p.viewed((n * h * w, p.shape[-1])) for p in (a, found.target, *found.extras)]
         if all(p is not None for p in merged):
             a, target, *extras = cast("list[Place]", merged)
         else:
-            dims = (panels, c, lowering.panel)
-            b = lowering.memref(Place(b, (n, h, *dims), (0, 0, *row_major(dims))))
+            filters = _for_lines(filters, n, h)
             target, extras = found.target, found.extras
-        _product(found, a, b, target, extras)
+        _product(found, a, lowering.memref(filters), target, extras)
     else:
-        dense = (kh, panels, kw * c, lowering.panel)
-        packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
+        filters = found.filters((kh, panels, kw * c, lowering.panel))
         if dx == 1:
             a = Place(x.base, (n, h, kh, w, kw * c), (batch, sy * row, dy * row, sx * column, 1), x.offset)
-            b = Place(packed, (n, h, *dense), (0, 0, *row_major(dense)))
+            b = _for_lines(filters, n, h)
             _product(found, a, lowering.memref(b), found.target, found.extras, (kh,), against)
             return
         a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
-        b = _by_taps(packed, dense, c, (n, h))
+        b = _by_taps(filters, c, (n, h))
         _product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
+
+
+def _for_lines(filters: Place, n: int, h: int) -> Place:
+    """The same panels for every line of every image."""
+    return Place(filters.base, (n, h, *filters.shape), (0, 0, *filters.strides), filters.offset)
 
 
 def _cut(found: _Convolution, x: Place) -> None:
@@ -170,21 +206,20 @@ def _cut(found: _Convolution, x: Place) -> None:
     batch, row, column, _ = x.strides
     (kh, kw), (sy, sx), dy = window.size, window.stride, window.dilation[0]
     panels = -(-out // lowering.panel)
-    dense = (kh, panels, kw * c, lowering.panel)
-    packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
-    tap_row, *within = row_major(dense)
+    filters = found.filters((kh, panels, kw * c, lowering.panel))
+    tap_row, *within = filters.strides
     ways = edges_of(window, (h, w), x.shape[1:3])
     for y in ways[0]:
         for z in ways[1]:
             weights = Place(
-                packed,
+                filters.base,
                 (n, y.count, y.taps, panels, z.taps * c, lowering.panel),
                 (0, 0, tap_row, *within),
-                y.tap * tap_row + z.tap * c * lowering.panel,
+                filters.offset + y.tap * tap_row + z.tap * c * lowering.panel,
             )
             start = x.offset + y.start * row + z.start * column
             # The longer side is the rows of the product.
-            is_tall = z.count < y.count
+            is_tall = most(z.count) < most(y.count)
             dims = (n, z.count, y.taps, y.count) if is_tall else (n, y.count, y.taps, z.count)
             steps = (sx * column, dy * row, sy * row) if is_tall else (sy * row, dy * row, sx * column)
             a = Place(x.base, (*dims, z.taps * c), (batch, *steps, 1), start)
@@ -198,12 +233,12 @@ def _cut(found: _Convolution, x: Place) -> None:
             _product(found, a, lowering.memref(weights), part(found.target), extras, (y.taps,))
 
 
-def _by_taps(packed: SSAValue, dense: tuple[int, ...], c: int, batch: tuple[int, ...]) -> Place:
+def _by_taps(filters: Place, c: int, batch: tuple[int, ...]) -> Place:
     """Packed windows [rows, panels, columns c, panel] with a dim of columns: [..., rows, columns, panels, c, panel]."""
-    kh, panels, depth, panel = dense
-    row, panel_step, _, _ = row_major(dense)
+    kh, panels, depth, panel = filters.shape
+    row, panel_step, _, _ = filters.strides
     strides = (*[0] * len(batch), row, c * panel, panel_step, panel, 1)
-    return Place(packed, (*batch, kh, depth // c, panels, c, panel), strides)
+    return Place(filters.base, (*batch, kh, depth // c, panels, c, panel), strides, filters.offset)
 
 
 def _grouped(found: _Convolution, x: Place) -> None:
@@ -221,7 +256,7 @@ def _grouped(found: _Convolution, x: Place) -> None:
         (c, batch, sy * row, dy * row, dx * column, sx * column, 1),
         x.offset,
     )
-    taps = _by_taps(packed, dense[1:], c, (groups, n, h))
+    taps = _by_taps(Place(packed, dense[1:], row_major(dense[1:])), c, (groups, n, h))
     b = Place(packed, taps.shape, (row_major(dense)[0], *taps.strides[1:]))
 
     def by_group(place: Place) -> Place:
@@ -268,7 +303,7 @@ def _transposed(found: _Convolution, source: Place) -> None:
     panels = -(-out // lowering.panel)
     dense = (window.size[0], panels, window.size[1] * c, lowering.panel)
     packed = lowering.weight(found.symbol, memref(dense), lowering.panel, False)
-    whole = _by_taps(packed, dense, c, (n, 1))
+    whole = _by_taps(Place(packed, dense, row_major(dense)), c, (n, 1))
     (sy, sx) = window.stride
     for y in ways[0]:
         for z in ways[1]:
@@ -337,17 +372,6 @@ def _cut_pool(lowering: Lowering, group: GroupOp, x: Place) -> None:
             a = _windows(start, (n, y.count, z.count, y.taps, z.taps, channels), window)
             part = c.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
             lowering.add(PoolOp("max", lowering.memref(a), lowering.memref(part), [], identity()), group)
-
-
-@moves("aten.pixel_shuffle.default")
-def pixel_shuffle(lowering: Lowering, op: SchemaOp) -> None:
-    """Channels become rows and columns."""
-    place = lowering.place(op.arg("self"))
-    *outer, c, h, w = place.shape
-    factor, rank = op.arg("upscale_factor"), len(outer)
-    parts = lowering.viewed(place, (*outer, c // factor**2, factor, factor, h, w), op)
-    parts = parts.permuted([*range(rank), *(rank + d for d in (0, 3, 1, 4, 2))])
-    lowering.places[op.results[0]] = lowering.viewed(parts, shape(op.results[0]), op)
 
 
 @moves("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")

@@ -294,6 +294,9 @@ def _weight_problem(op: WeightOp, weights: Mapping[str, Sequence[int]] | None) -
     panel = None if op.panel is None else op.panel.value.data
     if panel is not None and (len(shape) not in (3, 4, 5) or shape[-1] != panel):
         return f"is in panels of {panel}, which {op.result.type} has not"
+    is_round = len(shape) == 2 if panel is None else len(shape) == 5 and op.transposed is not None
+    if op.spread is not None and not is_round:
+        return f"has channels that go round groups, which {op.result.type} has not"
     if weights is None:
         return None
     if op.symbol.data not in weights:

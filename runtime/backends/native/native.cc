@@ -18,7 +18,9 @@ constexpr uint32_t kVersionSizes = 2;       ///< of blobs that have dims which a
 constexpr uint32_t kVersionWorkspace = 3;   ///< of blobs that work in an argument, with such dims or without
 constexpr uint32_t kIsBound = 0x80000000u;  ///< in a size: it is the greatest one of such a dim
 constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 40, kVariantSize = 56;
-constexpr uint32_t kWinograd = 2;  ///< in a constant's row: transformed filters of 3x3
+constexpr uint32_t kVersionSpread = 4;  ///< of blobs whose weights may have channels that go round groups
+constexpr uint32_t kWinograd = 2;       ///< in a constant's row: transformed filters of 3x3
+constexpr uint32_t kSpread = 4;         ///< in a constant's row: channel n of group g is number n groups + g
 constexpr uint32_t kMaxTensorRank = 8;
 constexpr size_t kAlignment = 64;
 /// More of anything than a program has.
@@ -79,7 +81,7 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
                         uint64_t{kConstantSize} * blob.constants + uint64_t{kVariantSize} * blob.variants;
   if (rows > blob.size - kHeaderSize) return 8;
   if (!blob.holds(blob.at(32), blob.at(36))) return 32;
-  if (blob.at(4) == kVersionWorkspace) {
+  if (blob.at(4) >= kVersionWorkspace) {
     blob.workspace = blob.at(40);
     if (blob.workspace < blob.at(28)) return 40;
   }
@@ -106,6 +108,10 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
     const uint32_t row = blob.constant_row(i);
     const uint32_t weight = blob.at(row + 8), panel = blob.at(row + 12);
     if (!blob.holds(blob.at(row), blob.at(row + 4)) || weight >= blob.weights) return row;
+    const bool is_spread = (blob.at(row + 24) & kSpread) != 0;
+    if (is_spread && (blob.at(4) < kVersionSpread || blob.at(row + 36) == 0 || blob.at(row + 36) > 1u << 15))
+      return row;
+    if (is_spread && panel == 0 && blob.at(blob.weight_row(weight) + 8) / 4 % blob.at(row + 36) != 0) return row;
     if (panel == 0) continue;
     const uint64_t k = blob.at(row + 16), n = blob.at(row + 20);
     const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32);
@@ -113,7 +119,7 @@ uint32_t first_error(Blob& blob, Span<const uint8_t> given) {
     const uint64_t groups = blob.at(row + 36);
     if (rows > 0 && (columns == 0 || k % columns != 0 || groups == 0 || groups > 1u << 15)) return row;
     const bool is_winograd = (blob.at(row + 24) & kWinograd) != 0;
-    if (is_winograd && rows > 0) return row;
+    if ((is_winograd && rows > 0) || (is_spread && rows == 0)) return row;
     const uint64_t width = (n + panel - 1) / panel * panel;
     const uint64_t count = is_winograd ? 16 : rows > 0 ? rows * groups : 1;
     // A weight has less than 2^32 bytes, so that none of the products is too large for 64 bits.
@@ -239,11 +245,12 @@ const void* find_constant(void* context, const char* name, size_t name_size, siz
     if (found.size != name_size || std::memcmp(found.data, name, name_size) != 0) continue;
     const uint32_t weight = blob.at(row + 8), panel = blob.at(row + 12), k = blob.at(row + 16), n = blob.at(row + 20);
     const float* packed = static_cast<const float*>(constants.self->pointers[weight]);
-    if (panel == 0) return nbytes == blob.at(blob.weight_row(weight) + 8) ? packed : nullptr;
     const uint32_t rows = blob.at(row + 28), columns = blob.at(row + 32), groups = blob.at(row + 36);
-    const bool is_winograd = (blob.at(row + 24) & kWinograd) != 0;
+    const bool is_winograd = (blob.at(row + 24) & kWinograd) != 0, is_spread = (blob.at(row + 24) & kSpread) != 0;
     const uint32_t count = is_winograd ? 9 : rows > 0 ? rows * groups : 1;
-    if (nbytes != size_t{k} * n * count * sizeof(float)) return nullptr;
+    const size_t floats = panel == 0 ? blob.at(blob.weight_row(weight) + 8) / sizeof(float) : size_t{k} * n * count;
+    if (nbytes != floats * sizeof(float)) return nullptr;
+    if (panel == 0 && !is_spread) return packed;
     float* plain = static_cast<float*>(constants.init->allocate(nbytes, 16));
     if (plain == nullptr) {
       constants.no_memory = true;
@@ -253,12 +260,17 @@ const void* find_constant(void* context, const char* name, size_t name_size, siz
       restore_filters(packed, panel, k, n, plain);
       return plain;
     }
-    const bool transposed = blob.at(row + 24) != 0;
+    if (panel == 0) {
+      for (size_t i = 0; i < floats; ++i) plain[i] = packed[i % groups * (floats / groups) + i / groups];
+      return plain;
+    }
+    const bool transposed = (blob.at(row + 24) & ~kSpread) != 0;
     if (rows > 0) {
       const size_t channels = k / columns, width = (size_t{n} + panel - 1) / panel * panel;
       const size_t outer = transposed ? n : channels, inner = transposed ? channels : n;
-      float* to = plain;
       for (size_t row_of = 0; row_of < groups * outer; ++row_of) {
+        const size_t place = is_spread ? row_of % outer * groups + row_of / outer : row_of;
+        float* to = plain + place * inner * rows * columns;
         for (size_t i = 0; i < inner; ++i) {
           const size_t group = row_of / outer, o = row_of % outer;
           const size_t out = transposed ? o : i, c = transposed ? i : o;
@@ -343,7 +355,7 @@ Error init_with(const Backend* kernels, LoadFallback fallback, BackendInit& init
     return init.fail(Check::BackendData, init.index, 0);
   }
   const uint32_t version = read_u32(blob.data + 4);
-  if (version < kVersion || version > kVersionWorkspace) return init.fail(Check::BackendVersion, version, kVersion);
+  if (version < kVersion || version > kVersionSpread) return init.fail(Check::BackendVersion, version, kVersion);
   void* memory = init.allocate(kObjectBytes, alignof(Native));
   if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
   Native* self = new (memory) Native;

@@ -70,11 +70,23 @@ class _Two(nn.Module):
         return self.b(torch.cumsum(self.a(x), 1))
 
 
+class _Shuffled(nn.Module):
+    """Pixels made of channels: weights whose channels go round groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(2, 128, 1)
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.pixel_shuffle(self.wide(x), 2)
+
+
 _CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[tuple[int, ...]], Sequence[str]]] = {
     "linear": (lambda: nn.Linear(3, 2), [(2, 3)], ["x86-64"]),
     "images": (_Images, [(1, 2, 5, 4)], ["x86-64", "x86-64-v3"]),
     "rows": (_Rows, [(1, 3, 5), (1, 2, 3)], ["x86-64", "x86-64-v3", "x86-64-v4"]),
     "two": (_Two, [(2, 4)], ["x86-64"]),
+    "shuffled": (_Shuffled, [(1, 2, 3, 2)], ["x86-64"]),
     "sizes": (lambda: nn.Linear(3, 2), [(4, 3, 3)], ["x86-64", "x86-64-v3"]),
 }
 _SIZES: dict[str, Any] = {"sizes": ({0: torch.export.Dim("n", max=5), 1: torch.export.Dim("m", max=4)},)}

@@ -51,6 +51,21 @@ class Rows(nn.Module):
         return torch.matmul(z, z.transpose(1, 2))[:, 1:, ::2], x.permute(2, 0, 1)
 
 
+class Shuffled(nn.Module):
+    """Pixels made of channels where a product has them, with and without windows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 128, 3, padding=1)
+        self.second = nn.Conv2d(32, 288, 1, bias=False)
+        self.scale = nn.Parameter(torch.randn(288, 1, 1))
+        self.last = nn.Conv2d(32, 3, 5, padding=2)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(nn.functional.pixel_shuffle(self.first(x), 2))
+        return self.last(nn.functional.pixel_shuffle(self.second(y) * self.scale, 3))
+
+
 def encoder() -> nn.Module:
     return nn.TransformerEncoderLayer(64, 4, 128, activation="gelu", batch_first=True, norm_first=True)
 
@@ -58,6 +73,7 @@ def encoder() -> nn.Module:
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = {
     "images": (Images, ((2, 3, 41, 37),)),
     "rows": (Rows, ((2, 17, 70), (2, 17, 33))),
+    "shuffled": (Shuffled, ((2, 3, 5, 4),)),
     "encoder": (encoder, ((1, 19, 64),)),
 }
 

@@ -16,8 +16,14 @@ from etir.backends.api.interface import Outlined
 from etir.backends.native import compile, savings
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.functions import CUT
+from etir.backends.native.sizes import size, valued
 from etir.backends.native.tile import MapOp
 from etir.backends.native.windows import edges
+from etir.dialects.sym.expr import parse
+
+from etir_testing.native.sized import Sized
+
+CUT_ALL = {CUT: IntegerAttr(0, i64)}
 
 
 def layers() -> dict[str, tuple[nn.Module, torch.Tensor]]:
@@ -102,6 +108,46 @@ def test_edges() -> None:
         assert [[*range(part.tap, part.tap + part.taps)] for part, _ in seen] == wanted
         for part, i in seen:
             assert part.start + i * stride == (part.first + i) * stride + start + part.tap * step
+
+
+def test_edges_of_sizes() -> None:
+    """The parts for a size are those of each number that it may be."""
+    for padding, dilation, taps, reach in product((0, 1, 2, 4), (1, 2, 3), (1, 3, 5), (0, 1)):
+        ranges = {"n": (25, 32)}
+        given = size(parse("n"), ranges)
+        count = given + 2 * padding - (taps - 1) * dilation - reach
+        found = edges(count, given, 1, -padding, taps, dilation)
+        for n in range(25, 33):
+            wanted = edges(valued(count, {"n": n}), n, 1, -padding, taps, dilation)
+            if not wanted:
+                assert not found
+                continue
+            seen = [
+                (valued(part.first, {"n": n}) + i, part.tap, part.taps, valued(part.start, {"n": n}) + i)
+                for part in found
+                for i in range(valued(part.count, {"n": n}))
+            ]
+            exact = [(p.first + i, p.tap, p.taps, p.start + i) for p in wanted for i in range(p.count)]
+            assert seen == exact, (padding, dilation, taps, n)
+    assert edges(given, given, 2, -1, 3, 1) == [], "steps go over the end by a number that is not known"
+    few = size(parse("n"), {"n": (2, 20)})
+    assert edges(few, few, 1, -2, 5, 1) == [], "there may be nothing between the ends"
+
+
+def test_images_of_any_size_have_no_border(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "choose_savings", lambda outlined, _: outlined.func.attributes.update(CUT_ALL))
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Conv2d(3, 33, 3, padding=1), nn.ReLU(), nn.Conv2d(33, 4, 5, padding=(2, 1)))
+    sized = Sized(layers.eval(), ((2, 3, "rows", "columns"),), {"rows": (8, 19), "columns": (8, 21)})
+    program = sized.compiled()
+    assert program.warnings == ()
+    for point in ((8, 8), (19, 21), (8, 21), (13, 9)):
+        (x,) = sized.given(dict(zip(("rows", "columns"), point, strict=True)))
+        with torch.no_grad():
+            wanted = layers(x)
+        for threads in (1, 2):
+            (got,) = etir.runtime.load(program, threads=threads).forward(x)
+            assert (got - wanted).abs().max() <= 1e-5 * wanted.abs().max()
 
 
 def test_borders_stay_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
