@@ -6,6 +6,7 @@
     python test/mutants.py --only lowering/errors.py:10:     those of the sample that are there
     python test/mutants.py --measure --suite test/interop    measure besides which lines these tests run
     python test/mutants.py --survivors                       whether the tests that were written still kill theirs
+    python test/mutants.py --survivors --native              the same for the C++ tests
 
 The first run measures which test runs which line (``build/mutants/measured.json``, to be deleted after changes), which
 takes as long as the tests themselves. Verdicts are added to ``build/mutants/verdicts.jsonl``; those that are there are
@@ -76,7 +77,7 @@ def main() -> int:
     arguments = parser.parse_args()
     os.chdir(ROOT)
     if arguments.survivors:
-        return judge_survivors(tuple(arguments.only or ("",)))
+        return judge_survivors(tuple(arguments.only or ("",)), arguments.native)
     suites = arguments.suite or SUITES
     if arguments.measure or (not arguments.native and not arguments.list and not MEASURED.exists()):
         _in_child(lambda: measure(FOLDERS, suites, MEASURED, print_now))
@@ -136,20 +137,24 @@ class _Log:
             out.write(json.dumps(entry) + "\n")
 
 
-def judge_survivors(only: tuple[str, ...]) -> int:
+def judge_survivors(only: tuple[str, ...], native: bool) -> int:
     """Judge what tests were written for, each by its test; 1 when one survives, or its lines are gone."""
     known = [s for run in document.load().values() for s in run.survivors if s.kind == "killed since"]
-    files = dict(python_mutants.sources(ROOT, FOLDERS))
+    files = dict(cpp_mutants.sources(ROOT) if native else python_mutants.sources(ROOT, FOLDERS))
     wanted = [s for s in known if s.id.startswith(only) and s.id.partition(":")[0] in files]
     places = [(survivor, survivors.located(survivor, files[survivor.id.partition(":")[0]])) for survivor in wanted]
-    tests = {mutant.id: [survivor.test] for survivor, mutant in places if mutant is not None}
     mutants = [mutant for _, mutant in places if mutant is not None]
     SURVIVORS.unlink(missing_ok=True)
-    measured = survivors.measured(survivor.test for survivor in wanted)
-    judge = survivors.NamedJudge(files, measured, _Log(files, SURVIVORS), tests=tests)
-    _in_child(lambda: judge.judge(mutants, [f"etir.{folder}" for folder in FOLDERS]))
-    judged = verdicts(SURVIVORS)
-    _in_child(lambda: judge.judge_at_import([m for m in mutants if judged[m.id].status == UNFIT]))
+    say = _Log(files, SURVIVORS)
+    if native:
+        _in_child(lambda: cpp_judging.judge_by_cpp_tests(mutants, files, say))
+    else:
+        tests = {mutant.id: [survivor.test] for survivor, mutant in places if mutant is not None}
+        measured = survivors.measured(survivor.test for survivor in wanted)
+        judge = survivors.NamedJudge(files, measured, say, tests=tests)
+        _in_child(lambda: judge.judge(mutants, [f"etir.{folder}" for folder in FOLDERS]))
+        judged = verdicts(SURVIVORS)
+        _in_child(lambda: judge.judge_at_import([m for m in mutants if judged[m.id].status == UNFIT]))
     judged = verdicts(SURVIVORS)
     alive = [survivor for survivor, mutant in places if mutant is None or judged[mutant.id].status not in KILLED]
     for survivor in alive:
