@@ -306,6 +306,10 @@ _STORAGE_OPERATORS = frozenset(
 """Operators by which a program sees how its inputs lie in memory."""
 
 
+READ_IN_MEMORY = frozenset({"cortex_m.pad.default"})
+"""Operators whose other arguments are in the order in which the elements of ``input`` lie in memory."""
+
+
 def _order(op: Operation) -> tuple[int, ...] | None:
     """The dim order in memory of what ``op`` reads, where an importer recorded one."""
     return recorded_order(op.attributes.get(DIM_ORDERS))
@@ -464,6 +468,10 @@ class _Frame:
         # A missing argument without a default is None: convolution's bias.
         arguments: dict[str, Any] = {a.name: None for a in schema.arguments if not a.has_default}
         arguments.update((name, self._argument(value)) for name, value in op.given_args().items())
+        if schema.op_name in READ_IN_MEMORY:
+            value = op.operands[0]
+            assert isinstance(value.type, TensorType)
+            arguments["input"] = self.evaluator.laid_out(self.values[value], order_of(value.type), 0)
         outputs = flat(self.evaluator.call(schema, arguments))
         if len(outputs) != len(op.results):
             raise E1001.error(f"'{op.name}' gave {len(outputs)} results, the operation has {len(op.results)}")

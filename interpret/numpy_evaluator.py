@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,11 @@ class NumpyEvaluator(Evaluator):
 
     def assign(self, target: Any, value: Any) -> None:
         target[...] = value
+
+    def laid_out(self, tensor: Any, order: Sequence[int], offset: int) -> Any:
+        """Few operators see how arrays lie in memory, and none the offset."""
+        inverse = [list(order).index(dim) for dim in range(tensor.ndim)]
+        return np.ascontiguousarray(tensor.transpose(order)).transpose(inverse)
 
     def stack(self, tensors: list[Any], type: Attribute) -> Any:
         if tensors:

@@ -173,6 +173,8 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_mul.out": (*_ELEMENTS, same_shapes),
     "etir::int8_mean.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
     "etir::int8_lookup.out": (*_ELEMENTS, numbers_beside),
+    "cortex_m::maximum.out": (*_ELEMENTS, same_shapes),
+    "cortex_m::minimum.out": (*_ELEMENTS, same_shapes),
     "cortex_m::quantized_activation.out": (*_ELEMENTS, numbers_beside),
     "cortex_m::quantized_add.out": (*_ELEMENTS, same_shapes, given("alpha", 1)),
     "cortex_m::quantized_avg_pool2d.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),

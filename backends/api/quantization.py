@@ -52,6 +52,9 @@ CHOOSES = frozenset({"aten.relu.default", "aten.max_pool2d.default", "aten.max_p
 JOINS = frozenset({"aten.cat.default", "aten.stack.default"})
 """Operators whose elements are those of their operands."""
 
+PAD = "aten.constant_pad_nd.default"
+"""The operator that puts one number around the elements of its operand."""
+
 
 @dataclass(frozen=True)
 class QuantizedRow:

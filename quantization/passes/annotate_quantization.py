@@ -39,7 +39,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.conditions import is_constant
 from etir.backends.api.integer_kernels import kernel_rows
-from etir.backends.api.quantization import CHOOSES, CLAMPS, JOINS, MOVES, STATIC, QuantizedRow
+from etir.backends.api.quantization import CHOOSES, CLAMPS, JOINS, MOVES, PAD, STATIC, QuantizedRow
 from etir.backends.api.quantization import DYNAMIC as DYNAMIC_ROW
 from etir.backends.api.quantization import WEIGHT as WEIGHT_ROW
 from etir.backends.api.registry import leave_integers, parse_delegate
@@ -190,11 +190,11 @@ def _activations(op: EdgeOp, row: QuantizedRow) -> list[SSAValue]:
 
 
 def _at_hand(value: SSAValue) -> bool:
-    """Whether a value is stored as integers, or joined from such, without another user."""
+    """Whether a value is stored as integers, or joined from such, or such with numbers around them."""
     if _is_stored(value) or any(isinstance(use.operation, ObserveOp) for use in value.uses):
         return True
     owner = value.owner
-    return isinstance(owner, EdgeOp) and owner.op_name in JOINS and all(map(_at_hand, owner.operands))
+    return isinstance(owner, EdgeOp) and owner.op_name in JOINS | {PAD} and all(map(_at_hand, owner.operands))
 
 
 def _read_as_integers(value: SSAValue) -> bool:
@@ -209,7 +209,7 @@ def _reads_integers(user: Operation) -> bool:
         return False
     if INTEGERS in user.attributes or user.op_name in CHOOSES:
         return True
-    return user.op_name in MOVES | JOINS and any(map(_read_as_integers, user.results))
+    return user.op_name in MOVES | JOINS | {PAD} and any(map(_read_as_integers, user.results))
 
 
 def _observed(value: SSAValue, before: Operation) -> SSAValue:

@@ -67,6 +67,33 @@ class _Decoder(nn.Module):
         return self.second(F.relu(self.norm(self.first(x))))
 
 
+class _Choices(nn.Module):
+    """Padding with zero and with another number, and the greater and the less of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 6, (2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.first(x))
+        near, far = self.second(F.pad(x, (1, 2, 0, 1))), self.second(x)
+        far = F.pad(far, (1, 2, 1, 0), value=0.3)
+        return torch.minimum(torch.maximum(near, far), near * 0.5)
+
+
+class _Gray(nn.Module):
+    """An image of one channel, which ExecuTorch says has its channels innermost, and images of one pixel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 1, 3), nn.Conv2d(1, 4, 2, stride=2)
+        self.third = nn.Conv2d(4, 5, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.third(self.second(F.pad(self.first(x), (0, 1, 2, 1))))
+        return torch.tanh(F.pad(x, (1, 0, 0, 1, 1, 0)))
+
+
 class _Shares(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +114,9 @@ CASES: dict[str, tuple[type[nn.Module], tuple[int, ...], set[str]]] = {
         },
     ),
     "larger images": (_Decoder, (1, 4, 6, 5), {"quantized_transpose_conv2d"}),
-    "matrices": (_Attention, (2, 5, 8), {"quantized_batch_matmul", "quantized_conv2d"}),
+    "matrices": (_Attention, (2, 5, 8), {"quantized_batch_matmul", "quantized_conv2d", "transpose"}),
+    "choices": (_Choices, (2, 3, 7, 8), {"maximum", "minimum", "pad", "quantized_activation", "quantized_conv2d"}),
+    "one channel, one pixel": (_Gray, (1, 1, 8, 10), {"pad", "quantized_activation", "quantized_conv2d"}),
 }  # fmt: skip
 
 

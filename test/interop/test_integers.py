@@ -12,8 +12,10 @@ from torch import nn
 
 import etir
 from etir.dialects.context import EtContext
+from etir.dialects.dtypes import i8
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.quantized import DEQUANTIZE
+from etir.dialects.et.layout import tensor_of
+from etir.dialects.quantized import DEQUANTIZE, QUANTIZE
 from etir.emit.pte.model import KernelCall
 from etir.emit.pte.reader import read_pte
 from etir.interpret.interpreter import Interpreter
@@ -156,6 +158,11 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     ),
     "transposed line": (nn.ConvTranspose1d(6, 9, 4, 2, 1), _image(2, 6, 7)),
     "matrices": (_After(lambda a, b: a @ b, 9, 8), (torch.randn(2, 3, 4, 9), torch.randn(2, 3, 9, 8))),
+    "padded by zeros": (
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.ZeroPad2d((1, 2, 0, 1)), nn.Conv2d(8, 4, 3)),
+        _image(1, 3, 7, 7),
+    ),
+    "padded by a number": (_After(lambda a: torch.tanh(F.pad(a, (1, 2), value=0.3)), 9), _image(3, 9)),
     "one matrix": (_After(lambda a, b: a @ b.T, 9, 9), (torch.randn(4, 9), torch.randn(7, 9))),
     "softmax": (_After(lambda a: torch.softmax(a, -1), 20), (torch.randn(3, 20),)),
     "numbers beside": (_After(lambda a: F.silu(a * 0.3 + 1) / 7, 20), (torch.randn(3, 20),)),
@@ -221,6 +228,19 @@ def test_no_matrix_is_left_in_float() -> None:
     operators = _operators(_fused(_quantized(module, [inputs])))
     assert [operators.count(f"etir.int8_{name}.default") for name in ("linear", "bmm", "softmax")] == [3, 2, 1]
     assert not {"aten.mm.default", "aten._softmax.default"} & set(operators)
+
+
+@pytest.mark.parametrize("name", ["padded by zeros", "padded by a number"])
+def test_padding_keeps_integers(name: str) -> None:
+    """Integers are padded with an integer; images stay images."""
+    torch.manual_seed(9)
+    module, inputs = CASES[name]
+    fused = _fused(_quantized(module, [inputs]))
+    (pad,) = [op for op in fused.walk() if isinstance(op, EdgeOp) and op.op_name == "aten.constant_pad_nd.default"]
+    assert tensor_of(pad.operands[0]).element_type == i8
+    names = _operators(fused)
+    assert names.count("dim_order_ops._to_dim_order_copy.default") <= 2  # What comes in, and what goes out.
+    assert sum(name == QUANTIZE for name in names) == 1
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

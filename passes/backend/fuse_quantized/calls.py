@@ -192,6 +192,8 @@ CALLS: dict[str, Callable[[Call, list[Stored], Encoding], Made]] = {
     "etir::int8_mul.out": _mul,
     "etir::int8_mean.out": _mean,
     cortex_m.CONVOLUTION: cortex_m.convolution,
+    "cortex_m::maximum.out": cortex_m.choice,
+    "cortex_m::minimum.out": cortex_m.choice,
     "cortex_m::quantized_add.out": cortex_m.add,
     "cortex_m::quantized_avg_pool2d.out": cortex_m.mean,
     "cortex_m::quantized_batch_matmul.out": cortex_m.bmm,

@@ -239,6 +239,14 @@ def bmm(call: Call, given: list[Stored], out: Encoding) -> Made:
     return call.product({**operands, "rhs_zero_point": -b.zero_point, **numbers, "scratch": scratch})
 
 
+def choice(call: Call, given: list[Stored], out: Encoding) -> Made:
+    """The less or the greater of two: integers have the order of their numbers in one encoding, that of the result."""
+    tables = [out.quantized(g.encoding.table()) for g in given]
+    same = [Stored(call.kernels.table(g.value, t, call.rewriter), out) for g, t in zip(given, tables, strict=True)]
+    (a, b), order = call.side_by_side(same)
+    return call.made({"self": a, "other": b}, order)
+
+
 def mean(call: Call, given: list[Stored], out: Encoding) -> Made:
     """The mean of an image, in the encoding of the image; a table gives it that of the result."""
     (x,) = given

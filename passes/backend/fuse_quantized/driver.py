@@ -69,6 +69,7 @@ class FuseQuantizedPass(Pass):
         if not has_kernels or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
+        from etir.passes.backend.fuse_quantized.device_moves import DeviceMove
         from etir.passes.backend.fuse_quantized.float_results import FloatResult
         from etir.passes.backend.fuse_quantized.grouped import GroupedLayer, GroupedTable, WeightOfGroups, Weights
         from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
@@ -84,7 +85,8 @@ class FuseQuantizedPass(Pass):
         for method in methods(module):
             # Tables of any method that layers of any method read.
             apply_patterns_greedily(ctx, method, [GroupedTable(kernels, weights)])
-            apply_patterns_greedily(ctx, method, [WeightOfGroups(kernels), DeviceConversion(kernels)])
+            last = [WeightOfGroups(kernels), DeviceConversion(kernels), DeviceMove(kernels)]
+            apply_patterns_greedily(ctx, method, last)
         _declare(ctx, module, kernels.schemas())
 
 

@@ -20,6 +20,7 @@ from etir.passes.backend.fuse_quantized.calls import CALLS, Call, Made
 from etir.passes.backend.fuse_quantized.kernels import TABLES, Kernels
 from etir.passes.backend.fuse_quantized.stored import (
     IMAGE_ORDER,
+    PAD,
     Encoding,
     Stored,
     array_of,
@@ -28,6 +29,7 @@ from etir.passes.backend.fuse_quantized.stored import (
     in_order,
     is_clamp,
     is_image,
+    padded,
 )
 from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
@@ -77,6 +79,8 @@ class QuantizedOperator(Pattern):
             return f"the result of {root.op_name} has other uses"
         if root.op_name == "aten.cat.default":
             return self._joined(root, encoding, op, rewriter)
+        if root.op_name == PAD and len(root.operands) == 1:
+            return self._padded(root, encoding, rewriter)
         rows = self.kernels.rows.get(root.op_name)
         if rows is None:
             return f"no kernel of the target computes {root.op_name} on int8"
@@ -150,6 +154,14 @@ class QuantizedOperator(Pattern):
         """Whether an operator is a function of one number."""
         tables = [kernel for kernel, _ in self.kernels.rows.get(op.op_name, ()) if kernel in TABLES]
         return is_clamp(op) or any(_refusal(kernel, op) is None for kernel in tables)
+
+    def _padded(self, root: EdgeOp, out: Encoding, rewriter: PatternRewriter) -> Made:
+        """Integers in the encoding of the result, and what it makes of the number around them."""
+        given = self.kernels.integers.of(root.operands[0], rewriter)
+        if given is None:
+            return "aten.constant_pad_nd.default: its operand is not made of int8"
+        made = self._requantized(given, out, rewriter)
+        return made if isinstance(made, str) else padded(root, made, out.integer(float(root.arg("value"))), rewriter)
 
     def _joined(self, root: EdgeOp, out: Encoding, op: EdgeOp, rewriter: PatternRewriter) -> Made:
         """Tensors one after the other, each in the encoding of the result."""

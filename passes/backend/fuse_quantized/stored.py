@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.ir import SSAValue
 
-from etir.backends.api.quantization import CLAMPS, MOVES
+from etir.backends.api.quantization import CLAMPS, MOVES, PAD
 from etir.dialects.dtypes import dtype_of, f32, i8
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
@@ -133,8 +133,8 @@ class Integers:
         if known is not None and known.value.owner is not None and _attached(known.value):
             return known
         pools = op.op_name in ("aten.max_pool2d.default", "aten.max_pool2d_with_indices.default")
-        parts = op.op_name in SPLITS
-        if (op.op_name not in KEEPS_ENCODING and not pools and not parts) or len(op.operands) != 1:
+        parts, pads = op.op_name in SPLITS, op.op_name == PAD and op.arg("value") == 0
+        if (op.op_name not in KEEPS_ENCODING and not pools and not parts and not pads) or len(op.operands) != 1:
             return None
         if not parts and (value is not op.results[0] or any(r.first_use is not None for r in op.results[1:])):
             return None
@@ -144,6 +144,8 @@ class Integers:
         if pools:
             pooled = self._pooled(op, inner, rewriter)
             moved = [] if pooled is None else [pooled]
+        elif pads:
+            moved = [padded(op, inner.value, inner.encoding.zero_point, rewriter)]
         else:
             moved = self._moved(op, inner, rewriter)
         for result, made in zip(op.results, moved, strict=False):
@@ -182,6 +184,16 @@ class Integers:
         rewriter.insert_op(made, before=op)
         self.used = True
         return in_order(made.results[0], order_of(type), rewriter, op)
+
+
+def padded(op: EdgeOp, value: SSAValue, number: int, rewriter: PatternRewriter) -> SSAValue:
+    """Integers padded as ``op`` does, with an integer; images with their channels innermost stay so."""
+    type = tensor_of(op.results[0])
+    order = IMAGE_ORDER if type.get_num_dims() == 4 and is_image(value) else order_of(type)
+    arguments = {"self": in_order(value, order, rewriter, op), "value": number}
+    made = op.with_args([tensor_type(i8, dims_of(type), order)], **arguments)
+    rewriter.insert_op(made, before=op)
+    return in_order(made.results[0], order_of(type), rewriter, op)
 
 
 def _attached(value: SSAValue) -> bool:

@@ -57,6 +57,29 @@ func.func @shares(%q: tensor<2x3xi8>) -> (tensor<2x3xi8>, tensor<2x3xi8>) {
 
 // -----
 
+// Padding of an image is in the order of its memory, the one of others for the last of four dims. What is padded with is
+// an integer of the encoding. Only what has the order of its dims is transposed by the library.
+
+et.schema "quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
+
+// CHECK-LABEL: func.func @moved
+func.func @moved(%q: tensor<2x3xi8>, %i: tensor<1x2x4x4xi8, #et.layout<order = [0, 2, 3, 1]>>, %l: tensor<1x2x1x1xi8>) -> (tensor<4x5xi8>, tensor<1x3x5x6xi8, #et.layout<order = [0, 2, 3, 1]>>, tensor<1x2x3x1xi8>, tensor<3x2xi8>) {
+  // CHECK: edge.cortex_m.pad.default(%q, pre_pad = [0, 0, 1, 2], post_pad = [0, 0, 1, 0], pad_value = 3)
+  // CHECK: edge.cortex_m.pad.default(%i, pre_pad = [0, 1, 2, 1], post_pad = [0, 0, 0, 0], pad_value = -5)
+  // CHECK: edge.aten.constant_pad_nd.default(%l
+  // CHECK: edge.cortex_m.transpose.default(%q, perm = [1, 0])
+  %d = edge.quantized_decomposed.dequantize_per_tensor.default(%q, scale = 0.5, zero_point = 1, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<2x3xi8>) -> tensor<2x3xf32>
+  %p = edge.aten.constant_pad_nd.default(%d, pad = [2, 0, 1, 1], value = 1.0) : (tensor<2x3xf32>) -> tensor<4x5xf32>
+  %o = edge.quantized_decomposed.quantize_per_tensor.default(%p, scale = 0.5, zero_point = 1, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<4x5xf32>) -> tensor<4x5xi8>
+  %a = edge.aten.constant_pad_nd.default(%i, pad = [2, 0, 1, 0, 1, 0], value = -5) : (tensor<1x2x4x4xi8, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x3x5x6xi8, #et.layout<order = [0, 2, 3, 1]>>
+  %b = edge.aten.constant_pad_nd.default(%l, pad = [0, 0, 1, 1], value = 0) : (tensor<1x2x1x1xi8>) -> tensor<1x2x3x1xi8>
+  %t = edge.aten.permute_copy.default(%q, dims = [-1, 0]) : (tensor<2x3xi8>) -> tensor<3x2xi8>
+  func.return %o, %a, %b, %t : tensor<4x5xi8>, tensor<1x3x5x6xi8, #et.layout<order = [0, 2, 3, 1]>>, tensor<1x2x3x1xi8>, tensor<3x2xi8>
+}
+
+// -----
+
 // One with a scale for each output is a convolution of images of a pixel. What no kernel computes is decomposed after
 // all: the library has none for weights as such.
 
