@@ -85,7 +85,7 @@ def compiler(name: str = "") -> Compiler:
 
 
 def _known(command: tuple[str, ...], kind: str = "", is_chosen: bool = False) -> Compiler:
-    version = _says(command, "--version")
+    version = _says(command, "--version") or command[-1]
     kind = kind or ("clang" if "clang" in version else "gcc")
     return Compiler(command, version, kind, _says(command, "-dumpmachine") if kind == "gcc" else "", is_chosen)
 

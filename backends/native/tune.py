@@ -5,8 +5,8 @@ compiled, run in turns on this machine, and the quickest is taken. Without the o
 program gives the same code everywhere.
 
 A file has the schedules by processor and by signature: what the operation is, without names. Schedules are text that a
-person may edit; one that the processor cannot do is an error (E1172), whatever the fallback. Processors that this
-machine is not stay with the model, but for what a file from another machine says of them.
+person may edit; where the processor cannot do one, the kernels run instead (E1164). Processors that this machine is not
+stay with the model, but for what a file from another machine says of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.cc import Compiler, shared_object
 from etir.backends.native.cpu import Cpu
-from etir.backends.native.errors import E1172
+from etir.backends.native.errors import E1164, E1172
 from etir.backends.native.image import flat_image
 from etir.backends.native.kernels import template_of
 from etir.backends.native.kernels.template import CFunction, body_function, part_text, schedule_problem, set_schedule
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 ENTRY = "etir_native_candidate"
+MOST = (1 << 31) - 1
+"""The largest number that a schedule may have."""
 SECONDS = 0.02
 """How long a schedule is run at least, in turns with the others."""
 
@@ -55,13 +57,12 @@ class Tuner:
     changed: bool = False
 
     def apply(self, func: FuncOp, target: Cpu) -> None:
-        """Give every operation that has no schedule the measured one. Raises E1172 for one that cannot be done."""
+        """Give every operation that has no schedule the measured one. Raises E1164 for one that cannot be done."""
         for op in func.walk():
             if isinstance(op, TemplateOp) and op.schedule is None:
                 found = self._schedule(op, target)
                 if found is not None:
-                    set_schedule(op, found)
-                    self._verify(op, target)
+                    self._take(op, found, target)
 
     def save(self) -> None:
         """Write the file, if there is one and anything is new. Raises E1172 for a place that cannot be written."""
@@ -73,12 +74,18 @@ class Tuner:
         except OSError as error:
             raise E1172.error(f"cannot write '{self.path}': {error.strerror}") from error
 
-    def _verify(self, op: TemplateOp, target: Cpu) -> None:
+    def _take(self, op: TemplateOp, found: Schedule, target: Cpu) -> None:
+        """Make it the operation's schedule. Raises E1164 for one that cannot be done."""
         kernel = template_of(op)
-        problem = schedule_problem(op, kernel.entries) or kernel.illegal(op, target)
+        numbers = [n for value in found.values() for n in (value if isinstance(value, list) else [value])]
+        large = next((n for n in numbers if abs(n) > MOST), None)
+        problem = None if large is None else f"{large} is more than any schedule needs"
+        if problem is None:
+            set_schedule(op, found)
+            problem = schedule_problem(op, kernel.entries) or kernel.illegal(op, target)
         if problem is not None:
             where = source_location(op.location)
-            raise E1172.error(f"the schedule of '{signature(op)}' for {target.name} in '{self.path}': {problem}", where)
+            raise E1164.error(f"the schedule of '{signature(op)}' for {target.name} in '{self.path}': {problem}", where)
 
     def _schedule(self, op: TemplateOp, target: Cpu) -> Schedule | None:
         kernel = template_of(op)
