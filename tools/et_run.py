@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -293,8 +294,9 @@ def _execute(arguments: argparse.Namespace, console: Console) -> tuple[list[Any]
     import time
 
     repeat = arguments.repeat or 1
-    with _errors_of(arguments.input):
+    with _errors_of(arguments.input), _warnings_on(console):
         method = _load_native(arguments)[arguments.method]
+    with _errors_of(arguments.input):
         inputs = order_inputs(_load_inputs(arguments.inputs), [info.name for info in method.inputs])
         names = [info.name for info in method.outputs]
         seconds: list[float] = []
@@ -365,8 +367,23 @@ def _load_native(arguments: argparse.Namespace) -> Program:
     for library in arguments.load_library:
         load_library(library)
     threads = 1 if arguments.threads is None else arguments.threads
-    policy = "trusted" if arguments.native else "refuse"
+    policy = "trusted" if arguments.native else None
     return load(arguments.input, arguments.data, threads=threads, native=policy)
+
+
+@contextmanager
+def _warnings_on(console: Console) -> Iterator[None]:
+    """What the runtime warns of is said as tools say it."""
+    from etir.runtime import NativeWarning
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", NativeWarning)
+        yield
+    for warning in found:
+        if isinstance(warning.message, NativeWarning):
+            console.report([warning.message.diagnostic])
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @contextmanager

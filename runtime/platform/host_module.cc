@@ -293,6 +293,13 @@ Error Method::load(bool with_shared, const std::vector<std::shared_ptr<Method>>&
   options.native = native_code();
   options.native.policy = module_->options_.native;
   options.native.listed = {module_->options_.listed.data(), module_->options_.listed.size()};
+  using Verify = decltype(Options::verify);
+  if (module_->options_.verify) {
+    options.native.context = const_cast<Verify*>(&module_->options_.verify);
+    options.native.verify = [](void* context, Span<const uint8_t> image) {
+      return (*static_cast<const Verify*>(context))(image);
+    };
+  }
   options.backends = {module_->backends_.data(), static_cast<uint32_t>(module_->backends_.size())};
   options.delegates.allocate = allocate_delegate;
   options.delegates.context = this;

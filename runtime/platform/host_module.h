@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -54,6 +55,8 @@ struct Options {
   /// Whether machine code of the file is run; what it stands for runs on kernels otherwise.
   NativeCode::Policy native = NativeCode::Policy::Refuse;
   std::vector<ImageDigest> listed;  ///< with NativeCode::Policy::Listed: the images that are
+  /// With NativeCode::Policy::Verify: whether an image is, which this processor could run.
+  std::function<bool(Span<const uint8_t> image)> verify;
 };
 
 /// One input of a run. A tensor's data are borrowed for the time of the run.

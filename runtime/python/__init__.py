@@ -17,7 +17,7 @@ methods that share state; others run at the same time, without Python's lock.
 
 from __future__ import annotations
 
-from etir.runtime.api import Method, Program, load
+from etir.runtime.api import Method, NativeWarning, Program, load
 from etir.runtime.containers import Record
 from etir.runtime.errors import RuntimeFailure
 from etir.runtime.info import MethodMemory, OperatorTime, Profile, ScalarInfo, Signature, TensorInfo
@@ -32,6 +32,7 @@ __all__ = [
     "Library",
     "Method",
     "MethodMemory",
+    "NativeWarning",
     "OperatorTime",
     "Profile",
     "Program",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard, cast
 
+from etir.diagnostics import Diagnostic, Severity, SourceLocation
 from etir.runtime.arguments import Arguments
 from etir.runtime.containers import rebuild
-from etir.runtime.errors import E1207, E1208, E1213, RuntimeFailure, one_frame, usage_failure
+from etir.runtime.errors import E1207, E1208, E1213, E1216, RuntimeFailure, one_frame, usage_failure
 from etir.runtime.info import (
     MethodMemory,
     Profile,
@@ -70,11 +72,13 @@ def load(
         seed: of the random operators.
         native: whether machine code of the file is run: ``"refuse"``, ``"trusted"``, or the SHA-256 digests (as
             hexadecimal text) of the images that may be. By default what ``etir.compile`` returned in this process is
-            trusted, and a file is not. What is refused runs on kernels.
+            trusted, and a file is not. What is refused runs on kernels. Where that is by default, the first method in
+            the process that has code for its processor gives a :class:`NativeWarning` (E1216).
 
     Raises RuntimeFailure (ids E12xx).
     """
     trusted, listed = _native_policy(native, _is_compiled(program))
+    is_told = native is not None or trusted
     if threads < 1:
         raise usage_failure(E1213, f"threads is {threads}; a run needs at least 1")
     sources: list[Source] = []
@@ -87,9 +91,33 @@ def load(
         program = program.buffer
     files = [_source(s) for s in sources]
     handle = native_library().Program(
-        _source(program), files, isa or "", threads, mmap, temp_bytes or 0, seed, trusted, listed
+        _source(program), files, isa or "", threads, mmap, temp_bytes or 0, seed, trusted, listed, is_told
     )
-    return Program(handle)
+    return Program(handle, os.fspath(program) if isinstance(program, str | os.PathLike) else "")
+
+
+class NativeWarning(UserWarning):
+    """A file has machine code for this processor, which is not run since nobody said whether it may (E1216)."""
+
+    def __init__(self, diagnostic: Diagnostic):
+        super().__init__(diagnostic.render())
+        self.diagnostic = diagnostic
+
+
+_warned = threading.Event()
+
+
+def _warn_once(file: str) -> None:
+    """Say how code is run, once in a process; ``file`` is empty for bytes."""
+    if not _warned.is_set():
+        _warned.set()
+        message = "the file has machine code for this processor; what it stands for runs on kernels"
+        where = SourceLocation(file) if file else None
+        diagnostic = E1216.diagnostic(message, where, severity=Severity.WARNING)
+        frame, level = sys._getframe(), 1  # pyright: ignore[reportPrivateUsage]
+        while frame is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(NativeWarning(diagnostic), stacklevel=level)
 
 
 def _native_policy(native: str | Sequence[str] | None, is_compiled: bool) -> tuple[bool, list[bytes]]:
@@ -102,9 +130,10 @@ def _native_policy(native: str | Sequence[str] | None, is_compiled: bool) -> tup
         raise usage_failure(E1213, f"native is 'refuse', 'trusted' or a list of digests, not '{native}'")
     try:
         digests = [bytes.fromhex(text) for text in native]
-    except ValueError:
-        digests = []
-    if len(digests) != len(native) or any(len(digest) != 32 for digest in digests):
+        is_list = len(digests) == len(native)
+    except (ValueError, TypeError):
+        digests, is_list = [], False
+    if not is_list or any(len(digest) != 32 for digest in digests):
         raise usage_failure(E1213, "native lists SHA-256 digests: 64 hexadecimal digits each")
     return False, digests
 
@@ -128,8 +157,8 @@ class Program:
     them; such methods wait for each other.
     """
 
-    def __init__(self, handle: _native.Program):
-        self._handle = handle
+    def __init__(self, handle: _native.Program, file: str = ""):
+        self._handle, self._file = handle, file
         self._lock = threading.Lock()
         self._methods: dict[str, Method] = {}
         self._state: State | None = None
@@ -204,7 +233,10 @@ class Program:
 
     def _load(self, name: str, *alone: bool) -> Method:
         index = self._index(name)
-        return Method(_Interface(name, *self._handle.signature(index)), self._handle.load_method(index, *alone))
+        method = Method(_Interface(name, *self._handle.signature(index)), self._handle.load_method(index, *alone))
+        if self._handle.refused:
+            _warn_once(self._file)
+        return method
 
     def _index(self, name: str) -> int:
         if name not in self.methods:

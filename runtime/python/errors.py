@@ -67,6 +67,13 @@ E1215 = define(
     "install etir as a wheel or with pip install . where there is a C++17 compiler",
 )
 
+E1216 = define(
+    "E1216",
+    "machine code of a file is not run, since nobody said whether it may",
+    'native="trusted" of etir.runtime.load and --native of et-run run it, a list of digests runs those images '
+    '(et-translate --disassemble prints them), native="refuse" is what happens now, without this warning',
+)
+
 _BY_RANGE = {6: E1209, 7: E1206, 8: E1211}
 """Hundreds of a check's number that decide alone."""
 

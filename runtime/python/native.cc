@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <stdexcept>
 #include <string_view>
@@ -258,13 +259,17 @@ class PythonMethod {
 class PythonProgram {
  public:
   PythonProgram(nb::handle source, nb::list external, const std::string& isa, int threads, bool map, size_t temp_bytes,
-                uint64_t seed, bool trusted, nb::list listed) {
+                uint64_t seed, bool trusted, nb::list listed, bool told) {
     host::Options options;
     options.isa = isa;
     options.threads = threads;
     options.temp_bytes = temp_bytes;
     options.seed = seed;
     if (trusted) options.native = NativeCode::Policy::Trusted;
+    if (!told) {
+      options.native = NativeCode::Policy::Verify;
+      options.verify = [this](Span<const uint8_t>) { return !(refused_ = true); };
+    }
     for (nb::handle item : listed) {
       const nb::bytes digest = nb::cast<nb::bytes>(item);
       ImageDigest image = {};
@@ -334,8 +339,11 @@ class PythonProgram {
 
   const std::string& isa() const { return module_->isa(); }
   int threads() const { return module_->threads(); }
+  /// Whether a method has code for this processor that is not run since nobody said whether it may.
+  bool refused() const { return refused_; }
 
  private:
+  std::atomic<bool> refused_ = false;
   std::shared_ptr<host::Module> module_;
   std::mutex together_mutex_;
   std::vector<std::weak_ptr<host::Method>> together_;  ///< methods that share delegates
@@ -353,10 +361,11 @@ NB_MODULE(_native, module) {
   // of this module's. Tests turn the reports on.
   nb::set_leak_warnings(false);
   nb::class_<PythonProgram>(module, "Program")
-      .def(nb::init<nb::handle, nb::list, const std::string&, int, bool, size_t, uint64_t, bool, nb::list>())
+      .def(nb::init<nb::handle, nb::list, const std::string&, int, bool, size_t, uint64_t, bool, nb::list, bool>())
       .def_prop_ro("methods", &PythonProgram::methods)
       .def_prop_ro("isa", &PythonProgram::isa)
       .def_prop_ro("threads", &PythonProgram::threads)
+      .def_prop_ro("refused", &PythonProgram::refused)
       .def("signature", &PythonProgram::signature)
       .def("load_method", &PythonProgram::load_method, nb::arg("index"), nb::arg("alone") = false,
            nb::rv_policy::take_ownership);

@@ -333,7 +333,18 @@ int run(const Arguments& arguments) {
   }
   host::Options options;
   options.threads = arguments.threads;
-  if (arguments.native) options.native = NativeCode::Policy::Trusted;
+  options.native = arguments.native ? NativeCode::Policy::Trusted : NativeCode::Policy::Verify;
+  bool is_said = arguments.native;
+  options.verify = [&](Span<const uint8_t>) {
+    if (!is_said) {
+      std::fprintf(stderr,
+                   "%s: warning[E1216]: the file has machine code for this processor; what it stands for runs on "
+                   "kernels\n  help: --native runs it\n",
+                   arguments.model.c_str());
+    }
+    is_said = true;
+    return false;
+  };
   options.isa = arguments.isa;
   if (arguments.check) return check(arguments, options, std::move(bytes), std::move(data));
   if (host::is_bundled(bytes)) {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ import etir.runtime  # noqa: E402
 from etir.backends.native.blob import read_blob, write_blob  # noqa: E402
 from etir.backends.native.cc import compiler  # noqa: E402
 from etir.diagnostics import EtirError  # noqa: E402
-from etir.runtime import RuntimeFailure  # noqa: E402
+from etir.runtime import RuntimeFailure, api  # noqa: E402
 from etir.tools import et_run, et_translate  # noqa: E402
 
 from etir_testing.native.programs import CASES, blob_of, built, outputs  # noqa: E402
@@ -46,6 +48,33 @@ def test_eager_is_computed_by_code_and_by_the_fallback(name: str) -> None:
     assert any(not torch.equal(a, b) for a, b in zip(results["trusted"][0], results["refused"][0], strict=True))
 
 
+def test_a_file_whose_code_nobody_spoke_of_says_how_it_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once in a process, with the file, and not for a program that has no code for this processor."""
+    _, inputs, program = built("rows")
+    path = tmp_path / "model.pte"
+    program.save(path)
+    np.savez(tmp_path / "x.npz", **{f"arr_{i}": x.numpy() for i, x in enumerate(inputs)})
+    monkeypatch.setattr(api, "_warned", threading.Event())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for native in ("refuse", "trusted", ["00" * 32]):
+            etir.runtime.load(path, native=native).forward(*inputs)
+        etir.runtime.load(program).forward(*inputs)
+        etir.runtime.load(built("rows", "{cpus=aarch64}")[2].buffer).forward(*inputs)
+    with pytest.warns(etir.runtime.NativeWarning, match="E1216") as found:
+        results = [etir.runtime.load(given).forward(*inputs) for given in (path, path, program.buffer)]
+    assert len(found) == 1 and str(path) in str(found[0].message) and 'native="trusted"' in str(found[0].message)
+    refused = etir.runtime.load(path, native="refuse").forward(*inputs)
+    assert all(torch.equal(a, b) for result in results for a, b in zip(result, refused, strict=True))
+    monkeypatch.setattr(api, "_warned", threading.Event())
+    for options, is_said in ([], True), (["--native"], False):
+        assert et_run.main([str(path), "--inputs", str(tmp_path / "x.npz"), *options]) == 0
+        said = capsys.readouterr().err
+        assert ("warning[E1216]" in said and "--native" in said) == is_said
+
+
 def test_images_that_are_listed_run() -> None:
     _, inputs, program = built("rows")
     digests = [variant.digest.hex() for variant in read_blob(blob_of(program)).variants]
@@ -54,7 +83,7 @@ def test_images_that_are_listed_run() -> None:
     assert torch.equal(listed, trusted) and not torch.equal(listed, refused)
     other = etir.runtime.load(program, native=["00" * 32]).forward(*inputs)[0]
     assert torch.equal(other, refused)
-    for wrong in ("yes", ["12"], ["zz" * 32]):
+    for wrong in ("yes", ["12"], ["zz" * 32], 5, [5]):
         with pytest.raises(RuntimeFailure, match="E1213"):
             etir.runtime.load(program, native=wrong)
 
