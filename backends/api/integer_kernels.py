@@ -128,12 +128,17 @@ def by_channel(match: Match) -> str | None:
     return None if weight.get_shape()[:2] == (channels, 1) else "filters of several channels"
 
 
-@condition("operands of the same shape")
-def same_shapes(match: Match) -> str | None:
+@condition("operands of the same shape, or one of the result's to which the other is expanded")
+def shapes_fit(match: Match) -> str | None:
     a, b = match.type("self"), match.type("other")
     if a is None or b is None:
         return "an operand is a number"
-    return None if dims_of(a) == dims_of(b) else "operands of different shapes"
+    if dims_of(a) == dims_of(b):
+        return None
+    if a.get_num_dims() != b.get_num_dims() or -1 in (*a.get_shape(), *b.get_shape()):
+        return "operands of different shapes, with a dynamic size or another number of dims"
+    whole = tuple(max(sizes) for sizes in zip(a.get_shape(), b.get_shape(), strict=True))
+    return None if whole in (a.get_shape(), b.get_shape()) else "operands of different shapes, each smaller in a dim"
 
 
 @condition("the mean of an image")
@@ -169,20 +174,20 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_depthwise_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed, by_channel),
     "etir::int8_bmm.out": (*_ELEMENTS, computed_sums_fit),
     "etir::int8_softmax.out": (*_ELEMENTS, of_rows),
-    "etir::int8_add.out": (*_ELEMENTS, same_shapes, given("alpha", 1)),
-    "etir::int8_mul.out": (*_ELEMENTS, same_shapes),
+    "etir::int8_add.out": (*_ELEMENTS, shapes_fit, given("alpha", 1)),
+    "etir::int8_mul.out": (*_ELEMENTS, shapes_fit),
     "etir::int8_mean.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
     "etir::int8_lookup.out": (*_ELEMENTS, numbers_beside),
-    "cortex_m::maximum.out": (*_ELEMENTS, same_shapes),
-    "cortex_m::minimum.out": (*_ELEMENTS, same_shapes),
+    "cortex_m::maximum.out": (*_ELEMENTS, shapes_fit),
+    "cortex_m::minimum.out": (*_ELEMENTS, shapes_fit),
     "cortex_m::quantized_activation.out": (*_ELEMENTS, numbers_beside),
-    "cortex_m::quantized_add.out": (*_ELEMENTS, same_shapes, given("alpha", 1)),
+    "cortex_m::quantized_add.out": (*_ELEMENTS, shapes_fit, given("alpha", 1)),
     "cortex_m::quantized_avg_pool2d.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
     "cortex_m::quantized_batch_matmul.out": (*_ELEMENTS, computed_sums_fit, static_shapes()),
     "cortex_m::quantized_conv2d.out": (*_LAYER, planes, static_shapes()),
     "cortex_m::quantized_depthwise_conv2d.out": (*_LAYER, planes, static_shapes(), by_channel, one_image),
     "cortex_m::quantized_linear.out": (*_LAYER, rank("weight", 2), contiguous(), static_shapes()),
-    "cortex_m::quantized_mul.out": (*_ELEMENTS, same_shapes),
+    "cortex_m::quantized_mul.out": (*_ELEMENTS, shapes_fit),
     "cortex_m::quantized_transpose_conv2d.out": (*_LAYER, rank("input", 4), transposed, whole, static_shapes()),
     "cortex_m::softmax.out": (*_ELEMENTS, of_rows, static_shapes(), short_rows),
     "etir::int8_dynamic_linear.out": _LAYER,

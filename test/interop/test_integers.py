@@ -132,6 +132,21 @@ class _After(nn.Module):
         return self.function(*(layer(x) for layer, x in zip(self.layers, inputs, strict=True)))
 
 
+class _Gated(_After):
+    """A factor for each channel (squeeze and excitation)."""
+
+    def __init__(self, lines: bool = False) -> None:
+        super().__init__(None)
+        kind = nn.Conv1d if lines else nn.Conv2d
+        self.first, self.gate, self.last = kind(6, 8, 3, padding=1), kind(8, 8, 1), kind(8, 4, 1)
+        self.lines = lines
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.first(x))
+        one = y[:, :, :1] if self.lines else F.adaptive_avg_pool2d(y, 1)
+        return self.last(torch.sigmoid(self.gate(one)) * y)
+
+
 CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "linear": (nn.Linear(7, 5), _image(3, 7)),
     "linear, no bias, three dims": (nn.Sequential(nn.Linear(8, 17, bias=False), nn.ReLU()), _image(2, 3, 8)),
@@ -143,6 +158,9 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "sum": (_After(lambda a, b: F.relu(a + b), 9, 9), (torch.randn(2, 9), 3 * torch.randn(2, 9))),
     "difference": (_After(lambda a, b: a - b, 4, 4), (torch.randn(2, 3, 4, 4), 9 * torch.randn(2, 3, 4, 4))),
     "product": (_After(lambda a, b: a * b, 33, 33), (torch.randn(33), torch.randn(33))),
+    "product that expands": (_Gated(), _image(2, 6, 5, 7)),
+    "line that expands": (_Gated(lines=True), _image(2, 6, 9)),
+    "sum of rows": (_After(lambda a, b: F.relu(a + b), 9, 9), (torch.randn(4, 1, 9), torch.randn(4, 5, 9))),
     "square": (_After(lambda a: a * a, 33), (torch.randn(33),)),
     "mean": (_After(lambda a: a.mean([2, 3]), 4), _image(2, 5, 3, 4)),
     "pool to one": (_After(nn.AdaptiveAvgPool2d(1), 4), _image(1, 5, 3, 4)),
@@ -228,6 +246,16 @@ def test_no_matrix_is_left_in_float() -> None:
     operators = _operators(_fused(_quantized(module, [inputs])))
     assert [operators.count(f"etir.int8_{name}.default") for name in ("linear", "bmm", "softmax")] == [3, 2, 1]
     assert not {"aten.mm.default", "aten._softmax.default"} & set(operators)
+
+
+@pytest.mark.parametrize("name", ["product that expands", "line that expands", "sum of rows"])
+def test_operands_that_expand(name: str) -> None:
+    """Integers are repeated, and nothing is computed in float32."""
+    torch.manual_seed(10)
+    module, inputs = CASES[name]
+    names = _operators(_fused(_quantized(module, [inputs])))
+    assert names.count("aten.expand_copy.default") == 1
+    assert not [n for n in names if not n.startswith("etir.int8") and "_copy" not in n and "quantize_per" not in n]
 
 
 @pytest.mark.parametrize("name", ["padded by zeros", "padded by a number"])

@@ -113,18 +113,29 @@ class Call:
         return made.results[0]
 
     def side_by_side(self, given: list[Stored]) -> tuple[list[SSAValue], tuple[int, ...]]:
-        """Operands whose elements are in one order, that of images if one of them has it."""
+        """Operands of the result's shape whose elements are in one order, that of images if one of them has it."""
         images = any(is_image(g.value) for g in given)
         order = IMAGE_ORDER if images else order_of(tensor_of(self.op.results[0]))
-        return [in_order(g.value, order, self.rewriter) for g in given], order
+        dims = dims_of(tensor_of(self.op.results[0]))
+        return [self.expanded(in_order(g.value, order, self.rewriter), dims) for g in given], order
+
+    def expanded(self, value: SSAValue, dims: Sequence[Any]) -> SSAValue:
+        """``value`` with its numbers repeated along dims that are 1 and not 1 in ``dims``."""
+        type = tensor_of(value)
+        if tuple(dims_of(type)) == tuple(dims):
+            return value
+        arguments = {"self": value, "size": list(dims)}
+        made = edge.aten.expand_copy.default.make(arguments, [tensor_type(type.element_type, dims, order_of(type))])
+        self.rewriter.insert_op(made)
+        return made.results[0]
 
     def pairwise(self, given: list[Stored], arguments: dict[str, Any], out: Encoding) -> SSAValue:
         """The call of a kernel whose operands ``a`` and ``b`` are in one order; on images of one row, if one of them is
         a line that a convolution has made as such.
         """
         if any(row_of(g.value) is not None for g in given):
-            a, b = (as_row(g.value, self.rewriter) for g in given)
             dims = one_row(dims_of(tensor_of(self.op.results[0])))
+            a, b = (self.expanded(as_row(g.value, self.rewriter), dims) for g in given)
             return as_line(self.make({"a": a, "b": b, **arguments}, out, IMAGE_ORDER, dims), self.rewriter)
         (a, b), order = self.side_by_side(given)
         return self.make({"a": a, "b": b, **arguments}, out, order)
