@@ -35,7 +35,7 @@ from etir.backends.native.print_c import print_c
 from etir.backends.native.print_sizes import given_sizes, is_dynamic
 from etir.backends.native.sizes import most
 from etir.backends.native.specialize import type_at
-from etir.backends.native.tile import BrgemmOp, DepthwiseOp, TemplateOp, shape_of
+from etir.backends.native.tile import BrgemmOp, DepthwiseOp, TemplateOp, is_flags, shape_of
 from etir.diagnostics import EtirError
 
 from etir_testing.native.functions import Tiled, functions_of
@@ -75,8 +75,9 @@ def inputs_of(tiled: Tiled, values: Mapping[str, int]) -> list[np.ndarray]:
     """Random inputs, of the sizes that symbols with these values say."""
     args = tiled.func.body.block.args
     numbers = np.random.default_rng(0)
-    shapes = [type_at(arg.type, values).get_shape() for arg in args[: len(args) - outputs_of(tiled.func)]]
-    return [numbers.standard_normal(shape).astype(np.float32) for shape in shapes]
+    types = [type_at(arg.type, values) for arg in args[: len(args) - outputs_of(tiled.func)]]
+    drawn = [(numbers.standard_normal(type.get_shape()), is_flags(type)) for type in types]
+    return [array > 0 if of_flags else array.astype(np.float32) for array, of_flags in drawn]
 
 
 def findings(tiled: Tiled, limit: int, pool: ThreadPoolExecutor) -> Iterator[str]:
@@ -158,7 +159,8 @@ def other_digits(arrays: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
     """Numbers that differ in the last digit, up or down by chance."""
     numbers = np.random.default_rng(1 + seed)
     steps = [np.where(numbers.random(array.shape) < 0.5, np.inf, -np.inf).astype(np.float32) for array in arrays]
-    return [np.nextafter(array, step).astype(np.float32) for array, step in zip(arrays, steps, strict=True)]
+    pairs = zip(arrays, steps, strict=True)
+    return [a if a.dtype == np.bool_ else np.nextafter(a, step).astype(np.float32) for a, step in pairs]
 
 
 def functions(names: list[str]) -> Iterator[tuple[str, Tiled]]:

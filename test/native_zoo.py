@@ -48,9 +48,7 @@ MACHINES = {"aarch64": "aarch64", "rv64gcv": "riscv64", "riscv64": "riscv64"}
 
 
 MEMORY: dict[str, float] = {
-    "llama3_prefill": 1.001,
     "emformer_transcribe": 1.15,
-    "lstm_gru": 1.03,
 }
 """What programs take more than without the delegate, and how many times as much they may."""
 

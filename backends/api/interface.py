@@ -275,6 +275,12 @@ class Backend(ABC):
     """Whether runtime scalars that are sizes of an operator's own tensors are computed in the function, so that the
     delegate is given tensors alone."""
 
+    def repeats(self, op: Operation) -> bool:
+        """Whether an operation that reads nothing of its partition is rather done again in each partition that reads
+        it than handed from one delegate to another (:mod:`etir.passes.delegation.repeated`).
+        """
+        return False
+
     def prepare(self, program: ExportedProgram, options: Any) -> ExportedProgram:
         """What the user's program is before anything else happens to it, for a backend that rewrites it; called for
         each method, in the order of preference. By default the program itself.

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from xdsl.dialects.builtin import TensorType, i1
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Dialect, Operation
+from xdsl.ir import Attribute, Dialect, Operation
 
 from etir.backends.api.interface import Artifact, Backend, InsideLowering, Outlined, PartitionSummary, PreservedOp
 from etir.backends.api.patterns import Row, operator_of
+from etir.dialects.et.program import ConstantOp, GetWeightOp
 
 if TYPE_CHECKING:
     from etir.backends.native.blob import NativeBlob
@@ -71,6 +73,14 @@ class NativeBackend(Backend):
         if any(name in PRODUCTS for name in names) or sum(name not in BETWEEN for name in names) >= WORTH:
             return None
         return f"no product and fewer than {WORTH} operators, which the kernels do as well"
+
+    def repeats(self, op: Operation) -> bool:
+        """Views of all elements, and masks, which are truth values before they are numbers."""
+        from etir.backends.native.rows import MASKS, VIEWS
+
+        if operator_of(op) in MASKS:
+            return all(isinstance(v.owner, (GetWeightOp, ConstantOp)) or _is_bool(v.type) for v in op.operands)
+        return operator_of(op) in VIEWS
 
     def keeps_memory(self, options: NativeOptions) -> bool:
         """With ``arena=kernels``."""
@@ -200,23 +210,30 @@ class NativeBackend(Backend):
     ) -> Callable[[Sequence[Any]], list[Any]] | None:
         """Run a function of ``tile`` with the NumPy meanings of its micro-kernels."""
         import numpy as np
-        from xdsl.dialects.builtin import TensorType, f32
+        from xdsl.dialects.builtin import f32
 
         from etir.backends.native.functions import OUTPUTS, outputs_of
         from etir.backends.native.interpreted import run_function
+        from etir.backends.native.tile import is_flags
 
         if OUTPUTS not in func.attributes:
             return None
 
-        def array(tensor: Any) -> np.ndarray:
-            return np.frombuffer(evaluator.to_bytes(tensor), np.float32).reshape(tuple(tensor.shape))
+        def array(tensor: Any, dtype: Any = np.float32) -> np.ndarray:
+            return np.frombuffer(evaluator.to_bytes(tensor), dtype).reshape(tuple(tensor.shape))
 
         def run(arguments: Sequence[Any]) -> list[Any]:
-            inputs = len(func.body.block.args) - outputs_of(func)
-            made = run_function(func, [array(a) for a in arguments[:inputs]], lambda name: array(weight(name)))
+            inputs = func.body.block.args[: len(func.body.block.args) - outputs_of(func)]
+            dtypes = [np.bool_ if is_flags(given.type) else np.float32 for given in inputs]
+            given = [array(a, dtype) for a, dtype in zip(arguments, dtypes, strict=False)]
+            made = run_function(func, given, lambda name: array(weight(name)))
             return [evaluator.from_bytes(m.tobytes(), TensorType(f32, m.shape)) for m in made]
 
         return run
+
+
+def _is_bool(type: Attribute) -> bool:
+    return isinstance(type, TensorType) and type.element_type == i1
 
 
 def _constants(found: NativeBlob, named_data: Mapping[str, bytes | memoryview]) -> dict[str, bytes]:

@@ -10,10 +10,11 @@ offset bytes what
 28     4     bytes of the arena
 32     8     offset and bytes of the fallback: a blob of the reference delegate; 0 bytes beside linked code, which
              has the weights
-40     4     bytes of the workspace, an argument after the outputs that has the arena (version 3); 0 without one
+40     4     bytes of the workspace, an argument after the outputs that has the arena (from version 3); 0 without one
 44     20    0
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each; a size with bit 31 is the greatest one
-             of a dim that is known at run time only, which version 2 has
+             of a dim that is known at run time only, which version 2 has; bit 30 of the first size of an input says
+             that it is of truth values, a byte each, and no floats, which version 5 has
              rows of weights: offset and bytes of the key, bytes of the data, 0
              rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k] (3 for
              filters [n, k, 3, 3] that are transformed for tiles of 2x2), rows and columns of the window (0: a matrix),
@@ -53,6 +54,10 @@ VERSION_WORKSPACE = 3
 """The version of blobs that are given a workspace, with such dims or without."""
 VERSION_SPREAD = 4
 """The version of blobs with weights whose channels go round groups, with a workspace and such dims or without."""
+VERSION_FLAGS = 5
+"""The version of blobs that are given truth values, with all of this or without."""
+IS_FLAGS = 1 << 30
+"""In the first size of an input: it has truth values, a byte each."""
 IS_BOUND = 1 << 31
 """In a size: the others are the greatest one of such a dim."""
 SPREAD = 4
@@ -120,9 +125,14 @@ class NativeBlob:
     workspace: int = 0
 
 
-def said(shape: Sequence[int]) -> tuple[int, ...]:
-    """The sizes of a tensor as a blob has them: bounds of what is known at run time only, with :data:`IS_BOUND`."""
-    return tuple(IS_BOUND | most(n) if isinstance(n, Size) else n for n in shape)
+def said(shape: Sequence[int], of_flags: bool = False) -> tuple[int, ...]:
+    """The sizes of a tensor as a blob has them: bounds of what is known at run time only, with :data:`IS_BOUND`; the
+    first one of truth values with :data:`IS_FLAGS`.
+    """
+    found = [IS_BOUND | most(n) if isinstance(n, Size) else n for n in shape]
+    if of_flags:
+        found[0] |= IS_FLAGS
+    return tuple(found)
 
 
 def contract(
@@ -185,6 +195,8 @@ def write_blob(blob: NativeBlob) -> bytes:
     version = VERSION_SIZES if any(n & IS_BOUND for shape in blob.shapes for n in shape) else VERSION
     version = VERSION_WORKSPACE if blob.workspace else version
     version = VERSION_SPREAD if any(c.spread for c in blob.constants) else version
+    if any(shape and shape[0] & IS_FLAGS for shape in blob.shapes):
+        version = VERSION_FLAGS
     numbers = (version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback, blob.workspace)
     return _HEADER.pack(MAGIC, *numbers) + rows + tail
 
@@ -195,8 +207,8 @@ def read_blob(data: bytes | memoryview) -> NativeBlob:
     if view.nbytes < _HEADER.size or view[:4] != MAGIC:
         raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
     _, version, inputs, outputs, weights, variants, constants, arena, at, size, workspace = _HEADER.unpack_from(view)
-    if not VERSION <= version <= VERSION_SPREAD:
-        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_SPREAD}")
+    if not VERSION <= version <= VERSION_FLAGS:
+        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_FLAGS}")
     try:
         found = _read(view, inputs, outputs, (weights, constants, variants), arena, (at, size))
         return replace(found, workspace=workspace if version >= VERSION_WORKSPACE else 0)

@@ -132,7 +132,30 @@ class Chain:
                 if number in carried.kept or (number in carried.places and carried.places[number] not in inside):
                     size += align_up(self.sizes[key], 16)
             most = max(most, size)
+        for number in range(1, len(planned)):
+            sizes = [found.workspace.size for found in planned[number - 1 : number + 1] if found.workspace is not None]
+            most = max(most, max(sizes, default=0) + self._meeting(number, planned))
         return most
+
+    def _meeting(self, number: int, planned: Sequence[Planned]) -> int:
+        """Bytes of what lives before a link at places that are another's: the input of an operator of the kernels that
+        stands between two delegates, and its result. One of two lies beside the workspaces.
+        """
+        placed: list[tuple[int, int]] = []
+        meeting = 0
+        for key, carried in enumerate(self.carried):
+            if number not in carried.gaps or not carried.places:
+                continue
+            link, argument = next(iter(carried.places.items()))
+            workspace = planned[link].workspace
+            start = None if workspace is None else workspace.places.get(argument)
+            if start is None:
+                continue
+            end = start + align_up(self.sizes[key], 16)
+            if any(start < other_end and other < end for other, other_end in placed):
+                meeting += end - start
+            placed.append((start, end))
+        return meeting
 
     def write(self, offsets: dict[int, int]) -> list[Planned]:
         """Write the places down in code and kernels."""

@@ -22,7 +22,7 @@ from etir.backends.native.errors import E1170, E1174
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.groups import ungroup
 from etir.backends.native.image import Image, flat_image
-from etir.backends.native.lowering import constant_name, lower_function
+from etir.backends.native.lowering import constant_name, lower_function, type_of
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
 from etir.backends.native.passes.tile_few_rows import read_as_it_lies
@@ -38,7 +38,7 @@ from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.placing import with_places
 from etir.backends.native.print_c import ENTRY, CSource, print_c, weights_of
 from etir.backends.native.sizes import Undecided
-from etir.backends.native.tile import WeightOp, shape_of
+from etir.backends.native.tile import WeightOp, is_flags, shape_of
 from etir.backends.native.tune import Tuner, tuner
 from etir.backends.native.workspace import Planned, plan_both
 from etir.backends.reference.lowered import LoweredFunction
@@ -180,7 +180,7 @@ def _artifact(
     weights, named, constants = _weights(outlined, weights_of(func))
     fallback = kernels.artifact()
     inputs = len(outlined.func.body.block.args)
-    arguments = tuple(said(shape_of(arg)) for arg in func.body.block.args)
+    arguments = tuple(said(shape_of(arg), is_flags(arg.type)) for arg in func.body.block.args)
     sizes = [size for _, size in weights]
     variants = [Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in images]
     workspace = planned.workspace
@@ -210,7 +210,7 @@ def without_code(outlined: Outlined) -> Artifact:
     kernels.plan()
     fallback = kernels.artifact()
     arguments = outlined.func.body.block.args
-    shapes = tuple(said(dims(value)) for value in (*arguments, *outlined.result.arguments))
+    shapes = tuple(said(dims(value), is_flags(type_of(value))) for value in (*arguments, *outlined.result.arguments))
     blob = NativeBlob(len(arguments), shapes, 0, weights, constants, (), fallback.blob)
     return Artifact(
         write_blob(blob),

@@ -14,7 +14,7 @@ from etir.backends.native.kernels import template_of
 from etir.backends.native.packing import packed
 from etir.backends.native.print_sizes import given_sizes, is_dynamic
 from etir.backends.native.specialize import specialized
-from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, dims_of_type, extent_of, strides_of
+from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, dims_of_type, extent_of, is_flags, strides_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,7 @@ def run_function(
     memory: dict[SSAValue, tuple[Any, int]] = {}
     args = func.body.block.args
     for arg, x in zip(args, inputs, strict=False):
-        memory[arg] = (np.ascontiguousarray(x, precision).reshape(-1), 0)
+        memory[arg] = (np.ascontiguousarray(x, np.bool_ if is_flags(arg.type) else precision).reshape(-1), 0)
     for arg in args[len(inputs) :]:
         memory[arg] = (np.full(extent_of(arg.type), np.nan, precision), 0)
     for op in func.body.block.ops:
@@ -56,7 +56,7 @@ def values_of(func: FuncOp, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
 
 
 def array_in(memory: np.ndarray, type: Attribute, offset: int = 0) -> np.ndarray:
-    """The elements of a memref of this type, which starts ``offset`` floats into ``memory``."""
+    """The elements of a memref of this type, which starts ``offset`` elements into ``memory``."""
     import numpy as np
 
     strides = [memory.itemsize * s for s in strides_of(type)]

@@ -14,9 +14,12 @@ from etir.backends.native.frame import Around
 from etir.backends.native.passes.tile_plan import place_function, problem_of
 from etir.backends.native.tile import BrgemmOp, BufferOp
 from etir.backends.reference.lowered import LoweredFunction
+from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.algorithms import plan
-from etir.passes.analysis.planning.problem import Buffer, Problem, align_up
+from etir.passes.analysis.planning.errors import E0704
+from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.problem import Buffer, Plan, Pool, Problem, align_up
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,9 @@ class Joint:
         return replace(workspace, size=max(workspace.size, self.code))
 
 
-def joint_plan(func: FuncOp, kernels: LoweredFunction, free: Around) -> Joint:
+def joint_plan(func: FuncOp, kernels: LoweredFunction, free: Around, room: int) -> Joint:
     """Plan a function of ``tile`` and its program for the kernels; ``free`` has the places of arguments that are given,
-    None for any one, and ``APART``.
+    None for any one, and ``APART``. ``room`` are the bytes that are looked for longer.
     """
     code = problem_of(func, free)
     other, keys = kernels.problem_within(free)
@@ -64,11 +67,30 @@ def joint_plan(func: FuncOp, kernels: LoweredFunction, free: Around) -> Joint:
     plain = [s for s in code.shares if not isinstance(ops[s.instruction], BrgemmOp)]
     problems = [Problem([*found.values()], shares=[*shares, *moved]) for shares in (code.shares, plain)]
     made = [plan(problem) for problem in problems[: 1 if len(plain) == len(code.shares) else 2]]
-    placed = min(made, key=lambda tried: sum(tried.pool_sizes.values())).offsets
+    best = min(made, key=_size)
+    if _size(best) > room:
+        best = next((tried for problem in problems if (tried := _within(problem, room)) is not None), best)
+    placed = best.offsets
     in_code = {buffer.key: placed[buffer.key] for buffer in code.buffers}
     in_kernels = {buffer.key: placed[key_of(buffer.key)] for buffer in other.buffers}
     around: Around = [in_code.get(buffers + number, APART) for number in range(len(free))]
     return Joint(_end(code, in_code), _end(other, in_kernels), in_code, in_kernels, around)
+
+
+def _size(plan: Plan) -> int:
+    return sum(plan.pool_sizes.values())
+
+
+def _within(problem: Problem, room: int) -> Plan | None:
+    """A plan of so many bytes; None where none is found."""
+    if sum(bound.bytes for bound in lower_bound(problem).values()) > room:
+        return None
+    try:
+        return plan(replace(problem, pools={1: Pool(capacity=room)}))
+    except EtirError as error:
+        if E0704.id not in error.ids:
+            raise
+        return None
 
 
 def _end(problem: Problem, places: dict[int, int]) -> int:

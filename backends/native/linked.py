@@ -43,7 +43,7 @@ from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import call_text, header, print_c, weights_of
-from etir.backends.native.tile import shape_of
+from etir.backends.native.tile import is_flags, shape_of
 from etir.backends.native.workspace import plan_code
 from etir.diagnostics import EtirError
 
@@ -126,7 +126,7 @@ def _function(outlined: Outlined, target: Cpu, cc: str, frame: Frame) -> _Functi
         names = [f"etir_weight_{hashlib.sha256(array.tobytes()).hexdigest()[:16]}" for array in arrays]
         source = print_c(func, target, ENTRY, names)
     inputs = len(outlined.func.body.block.args)
-    shapes = tuple(said(shape_of(arg)) for arg in func.body.block.args)
+    shapes = tuple(said(shape_of(arg), is_flags(arg.type)) for arg in func.body.block.args)
     tables = contract(0, inputs, shapes, arena, ())
     digest = digest_of(tables, source.text)
     entry = f"etir_native_{digest.hex()[:16]}"

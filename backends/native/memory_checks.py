@@ -10,8 +10,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.errors import E1167, E1168
 from etir.backends.native.footprint import footprint
 from etir.backends.native.kernels import template_of
-from etir.backends.native.sizes import most
-from etir.backends.native.tile import BufferOp, TemplateOp, lie_alike, shape_of, strides_of
+from etir.backends.native.tile import BufferOp, TemplateOp, bytes_of, lie_alike, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.et.workspace import APART
@@ -44,7 +43,7 @@ def verify_places(accesses: Accesses, arena_bytes: int | None, arguments: Sequen
             # What is given is there from the start, and what is made until the end.
             lives[base] = (-1, last) if base.kind == "input" else (first, len(accesses.steps))
     for base, start in placed:
-        end = start + 4 * most(base.floats)
+        end = start + bytes_of(base.value.type)
         if start < 0 or start % 4:
             yield _misplaced(base, "is not at a multiple of 4 bytes")
         elif end > (MOST_BYTES if arena_bytes is None else min(arena_bytes, MOST_BYTES)):

@@ -26,8 +26,7 @@ from etir.backends.native.kernels.template import CFunction, part_text, uses_siz
 from etir.backends.native.packing import count_of
 from etir.backends.native.placing import entry_lines, table_text
 from etir.backends.native.print_sizes import SizeTable, given_sizes, is_dynamic
-from etir.backends.native.sizes import most
-from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, extent_of
+from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, bytes_of
 from etir.backends.native.view import view_of
 from etir.dialects.text import source_location
 
@@ -120,7 +119,7 @@ class _Printer:
                 place = f"places[{len(self.places)}]" if self.table else str(at)
                 self.places += [at] if self.table else []
                 self.address[op.result] = f"((float*)(call->arena + {place}))"
-                self.arena_bytes = max(self.arena_bytes, at + 4 * most(extent_of(op.result.type)))
+                self.arena_bytes = max(self.arena_bytes, at + bytes_of(op.result.type))
             elif (view := view_of(op)) is not None:
                 base, offset = self.address[view[0]], view[1]
                 self.address[op.results[0]] = f"({base} + {offset})" if offset else base

@@ -27,6 +27,9 @@ PRODUCTS = (
 CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default", "aten.softplus.default")
 """Functions of one number that are several operators for other delegates."""
 
+MASKS = ("aten.where.self",)
+"""Choices by truth values."""
+
 POOLS = (
     "aten.max_pool2d_with_indices.default",
     "aten.avg_pool2d.default",
@@ -196,6 +199,21 @@ FLOATS: tuple[Condition, ...] = (
 )
 
 
+def _choices(flags: str, *numbers: str) -> tuple[Condition, ...]:
+    """Conditions of a choice between numbers by the truth values ``flags``: code is given these as an input, and has no
+    others.
+    """
+
+    def failure(match: Match) -> str | None:
+        given = match.type(flags)
+        if given is None or len(given.get_shape()) == 0:
+            return "a truth value that is a number"
+        return "truth values that are constant" if is_constant(match.arg(flags)) else None
+
+    computed = Condition("truth values that are computed at run time", failure)
+    return dtypes("float32", of=numbers), dtypes("bool", of=(flags,)), computed
+
+
 CLAIMED: list[Row] = []
 """Rows of templates in files of their own."""
 
@@ -208,7 +226,7 @@ def claim(*given: Row) -> None:
 def claimed() -> Sequence[Row]:
     """Every row."""
     powers = ["aten.pow.Tensor_Scalar"]
-    plain = [name for name in ELEMENTWISE if name not in powers]
+    plain = [name for name in ELEMENTWISE if name not in (*powers, *MASKS)]
     return [
         *rows(["aten.linear.default", "aten.mm.default", "aten.bmm.default"], *COMMON),
         *rows(["aten.convolution.default"], *COMMON, _convolution),
@@ -219,6 +237,7 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
         *rows(plain, *COMMON, elementwise_fits()),
         *rows(powers, *COMMON, elementwise_fits(), _power),
+        *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),
         *rows(["aten.native_group_norm.default"], *COMMON, _norm),

@@ -3,6 +3,7 @@
 Code is planned as quick as it can be first. If it then needs more than the kernels that it stands in for, the savings
 are tried, what costs least time first; each that lowers the plan is kept, until it is low enough:
 
+* ``masks``: what is made of truth values and constants alone is made again for each reader.
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
 * ``over``: what an elementwise operator can write over its own operand does not go by rows with what reads it.
 * ``parts``: what is read and joined to others as well, as the states of a recurrent layer, is written to its part of
@@ -13,6 +14,8 @@ are tried, what costs least time first; each that lowers the plan is kept, until
 * ``pieces``: what is read on of a buffer where most memory is needed is copied, and the rest of it gone
   (``tile-pieces``).
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
+* ``deep``: products of a depth of up to 1,024, and their taps, are not cut, so that the result may lie over what is
+  added to it.
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
@@ -42,7 +45,8 @@ from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
 from etir.dialects.schema_op import SchemaOp
 
-QUICK, SLOW = ("rows", "over", "parts", "joins", "inside", "pieces", "blocks", "dense"), ("panels", "tiles")
+QUICK = ("masks", "rows", "over", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
+SLOW = ("panels", "tiles")
 """Savings that are tried before images lose their borders, and after that."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
@@ -76,14 +80,22 @@ class _Choice:
     def choose(self) -> None:
         """Try the savings in their order."""
         sizes = sorted({image_bytes(root): None for root in _readers(self.func) if can_be_cut(root)}, reverse=True)
-        for name in QUICK:
-            self._save(name)
+        self._quick()
         self._cut(sizes)
         for name in SLOW:
             self._save(name)
         if self.is_transformed:
             for least in _tried(sizes):
                 self._try_both(IntegerAttr(least, i64))
+
+    def _quick(self) -> None:
+        """What costs little. What did not help may do so once another saving has lowered a larger need."""
+        before = None
+        while before is None or self.least < before:
+            before = self.least
+            for name in QUICK:
+                if name not in saved(self.func):
+                    self._save(name)
 
     def _cut(self, sizes: Sequence[int]) -> None:
         for least in _tried(sizes):

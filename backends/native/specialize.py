@@ -8,12 +8,13 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Region, SSAValue
 
+from etir.backends.native.flags import flags
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import valued
 from etir.backends.native.sizes_attr import SizesAttr
-from etir.backends.native.tile import dims_of_type, memref, strides_of
+from etir.backends.native.tile import dims_of_type, is_flags, memref, strides_of
 from etir.backends.native.view import ViewOp
 
 
@@ -40,7 +41,7 @@ def type_at(type: Attribute, values: Mapping[str, int]) -> Attribute:
     if not isinstance(type, MemRefType) or not isinstance(type.layout, SizesAttr):
         return type
     shape, strides = ([valued(n, values) for n in row] for row in type.layout.rows)
-    return memref(shape, strides)
+    return flags(shape) if is_flags(type) else memref(shape, strides)
 
 
 def _retype(value: SSAValue, values: Mapping[str, int]) -> None:

@@ -39,6 +39,7 @@ from xdsl.dialects.builtin import (
     StridedLayoutAttr,
     StringAttr,
     UnitAttr,
+    i1,
     i64,
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -57,7 +58,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from etir.backends.native.sizes import is_known
+from etir.backends.native.sizes import is_known, most
 from etir.backends.native.sizes_attr import SizesAttr, shown
 
 f32 = Float32Type()
@@ -72,6 +73,16 @@ def memref(shape: Sequence[int], strides: Sequence[int] | None = None) -> MemRef
     if strides is None or tuple(strides) == row_major(shape):
         return MemRefType(f32, shape)
     return MemRefType(f32, shape, StridedLayoutAttr([*strides]))
+
+
+def is_flags(type: Attribute) -> bool:
+    """Whether a memref is of truth values (``flags.py``), a byte each."""
+    return isinstance(type, MemRefType) and type.element_type == i1
+
+
+def bytes_of(type: Attribute) -> int:
+    """The bytes of a memref up to the end of its last element, the most where dims are known at run time only."""
+    return (1 if is_flags(type) else 4) * most(extent_of(type))
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -117,7 +128,7 @@ def lie_alike(one: Attribute, other: Attribute) -> bool:
 
 
 def extent_of(type: Attribute) -> int:
-    """The floats from the first element of a memref to the end of its last one."""
+    """The elements from the first one of a memref to the end of its last one."""
     shape = dims_of_type(type)
     if 0 in shape:
         return 0
@@ -237,7 +248,8 @@ class BrgemmOp(TemplateOp):
     panel]. A convolution is one whose a is an image with strides that overlap: a tap for each row of the window, k its
     columns and channels; or a tap for each row and column, where columns of the window lie apart.
 
-    ``over``: c may be the memory of an extra operand, so that sums do not rest in c before the body.
+    ``over``: c may be the memory of an extra operand, so that sums do not rest in c before the body: those of a tile
+    lie on the stack before a long one.
     """
 
     name = "tile.brgemm"

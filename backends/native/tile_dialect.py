@@ -1,10 +1,11 @@
-"""The operations of the ``tile`` dialect, which ``tile.py``, ``loop.py``, ``row_loop.py``, ``view.py``
-and ``winograd.py`` define."""
+"""The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``loop.py``, ``row_loop.py``,
+``view.py`` and ``winograd.py`` define."""
 
 from __future__ import annotations
 
 from xdsl.ir import Dialect
 
+from etir.backends.native.flags import FlagsOp
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.sizes_attr import SizesAttr
@@ -28,7 +29,7 @@ TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, PackOp, MapOp, SoftmaxOp, NormOp, LoopOp,
-        RowsOp, ViewOp, WinogradInputOp, WinogradOutputOp,
+        RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
     ],
     [SizesAttr],
 )  # fmt: skip

@@ -20,7 +20,7 @@ class Base:
 
     @property
     def floats(self) -> int:
-        """How many floats it has."""
+        """How many floats it has, or flags."""
         return extent_of(self.value.type)
 
 

@@ -20,8 +20,7 @@ from etir.backends.native.frame import Around
 from etir.backends.native.functions import outputs_of, places_of
 from etir.backends.native.joint import joint_plan
 from etir.backends.native.passes.tile_plan import plan_function
-from etir.backends.native.sizes import most
-from etir.backends.native.tile import BufferOp, extent_of
+from etir.backends.native.tile import BufferOp, bytes_of
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import APART, Workspace
@@ -51,7 +50,7 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
     found = [turn for turn in (first, second) if turn is not None]
     least = max(bound, 0 if second is None else second.first)
     if found and min(turn.total for turn in found) > least:
-        joint = joint_plan(func, kernels, free)
+        joint = joint_plan(func, kernels, free, bound if first is None else first.first)
         total = max(joint.code, joint.kernels) + _outside(func, free, joint.around)
         if total < min(turn.total for turn in found):
             return Planned(joint.code, joint.write(func, kernels))
@@ -71,7 +70,7 @@ def plan_code(func: FuncOp, free: Around) -> Planned:
 def _outside(func: FuncOp, free: Around, around: Around) -> int:
     """Bytes of inputs and outputs that could be in the workspace and are not."""
     rows = zip(func.body.block.args, free, around, strict=True)
-    return sum(4 * most(extent_of(arg.type)) for arg, may, is_at in rows if may != APART and is_at == APART)
+    return sum(bytes_of(arg.type) for arg, may, is_at in rows if may != APART and is_at == APART)
 
 
 def _has_buffers(func: FuncOp) -> bool:
@@ -151,7 +150,7 @@ def _outputs_over_inputs(func: FuncOp, around: Around) -> dict[int, None]:
     """The outputs that have bytes in common with an input."""
     inputs = len(around) - outputs_of(func)
     rows = [
-        (number, place, place + 4 * most(extent_of(arg.type)))
+        (number, place, place + bytes_of(arg.type))
         for number, (arg, place) in enumerate(zip(func.body.block.args, around, strict=True))
         if place is not None and place != APART
     ]

@@ -44,8 +44,8 @@ PASSES = (
     "to-out-variant{plan-inputs=false plan-outputs=false}"
 )
 """What a function goes through: the pipeline after the edge level, with inputs and outputs in the caller's memory."""
-ORDER = f"schedule-instructions{{target={TARGET}}}"
-ORDER_WITHIN = f"schedule-instructions{{target={TARGET} callers}}"
+ORDER = f"schedule-instructions{{target={TARGET}}},rematerialize{{target={TARGET}}}"
+ORDER_WITHIN = f"schedule-instructions{{target={TARGET} callers}},rematerialize{{target={TARGET} callers}}"
 """The same where inputs and outputs will be in a workspace."""
 VERIFY = f"verify-plan{{target={TARGET}}}"
 PLAN = f"plan-memory{{separate-state target={TARGET}}},{VERIFY}"

@@ -54,6 +54,7 @@ from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor
 from etir.passes.delegation.levels import find_levels, lower_boundary
 from etir.passes.delegation.owned import own_state
 from etir.passes.delegation.proposed import fit_proposal
+from etir.passes.delegation.repeated import repeat_in_readers
 from etir.passes.delegation.report import DelegationReport, ReportBuilder
 from etir.passes.delegation.sizes_inside import read_sizes_of_inputs
 from etir.passes.delegation.verify_partitions import check_partitions, partitions_of
@@ -106,6 +107,9 @@ class PartitionPass(Pass):
         if copied:
             # Copies that went to one partition, or to none, are one operation again.
             CsePass().run(ctx, module)
+        named = {d.name: d for d in delegates}
+        for func in methods(module):
+            repeat_in_readers(func, named, ranges)
         if self.own_state:
             own_state(module, {d.name: d for d in delegates}, shared=self.share_state)
         set_delegates(module, {**delegates_of(module), **{d.name: d for d in report.delegates}})

@@ -36,7 +36,8 @@ def told_numbers(op: Operation) -> dict[SSAValue, SymExpr]:
 
 
 def read_sizes_of_inputs(func: FuncOp) -> None:
-    """Read sizes of tensors that a method computes from the method's inputs, where a dim of one is the same.
+    """Read sizes of tensors that a method computes from the method's inputs, where a dim of one is the same, or tells
+    what the size is computed of.
 
     What needs such a size then waits for no tensor, so that it can be in a partition with what computes the tensor.
     """
@@ -49,12 +50,25 @@ def read_sizes_of_inputs(func: FuncOp) -> None:
         if isinstance(expr, SymExpr)
     }
     made: dict[SymExpr, SSAValue] = {}
+    start = block.first_op
+
+    def put(op: Operation) -> Operation:
+        assert start is not None
+        block.insert_op_before(op, start)
+        return op
+
+    pool = SizePool(put, block.args, _edge)
     for op in list(block.ops):
         if not isinstance(op, edge.aten.sym_size.int) or op.self_ in block.args:
             continue
         expr = dim_of(op.results[0])
-        if not isinstance(expr, SymExpr) or expr not in told:
+        if not isinstance(expr, SymExpr):
             continue
+        if expr not in made and expr not in told:
+            found = pool.evaluate(expr)
+            if found is None:
+                continue
+            made[expr] = pool.scalar(found)
         if expr not in made:
             arg, dim = told[expr]
             read = edge.aten.sym_size.int.make({"self": arg, "dim": dim}, [op.results[0].type])

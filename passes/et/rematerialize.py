@@ -24,7 +24,7 @@ Cooper and Torczon 1992, for registers.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -40,6 +40,7 @@ from etir.passes.analysis.memory_effects import DEFAULT_ALIGNMENT, MethodMemory,
 from etir.passes.analysis.plan_size import is_smaller
 from etir.passes.analysis.planning.lower_bound import lower_bound
 from etir.passes.analysis.planning.problem import align_up
+from etir.passes.analysis.workspaces import callers_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -51,18 +52,21 @@ KERNEL = "aten::where.self_out"
 class RematerializePass(Pass):
     """Compute masks again where that lowers the memory that the plan needs.
 
-    ``target`` is the runtime whose kernels may write results over operands; without one, none does.
+    ``target`` is the runtime whose kernels may write results over operands; without one, none does. With ``callers``,
+    what is in the caller's memory counts, too: it will be planned together with the method's.
     """
 
     name = "rematerialize"
     target: str = ""
+    callers: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Look at every method for itself."""
         for method in [op for op in module.body.block.ops if isinstance(op, MethodOp)]:
             masks = list(_masks(ctx, method))
             if masks:
-                _recompute(ctx, method, masks, in_place_kernels(self.target) if self.target else {})
+                in_place = in_place_kernels(self.target) if self.target else {}
+                _recompute(ctx, method, masks, in_place, callers_of(method) if self.callers else {})
 
 
 @dataclass(frozen=True)
@@ -108,11 +112,17 @@ def _mask(ctx: EtContext, call: CallOp, order: Mapping[Operation, int]) -> _Mask
     return _Mask(call, condition, out, tuple(readers)) if len(readers) > 1 else None
 
 
-def _recompute(ctx: EtContext, method: MethodOp, masks: list[_Mask], in_place: InPlaceKernels) -> None:
-    before = memory_of(ctx, method, in_place=in_place)
+def _recompute(
+    ctx: EtContext,
+    method: MethodOp,
+    masks: list[_Mask],
+    in_place: InPlaceKernels,
+    callers: Collection[Operation],
+) -> None:
+    before = memory_of(ctx, method, in_place=in_place, callers=callers)
     changed = [(mask, mask.call.next_op) for mask in masks if _waits_at_the_peak(mask, method, before)]
     copies = [copy for mask, _ in changed for copy in _before_each_reader(mask)]
-    if not changed or is_smaller(memory_of(ctx, method, in_place=in_place), before):
+    if not changed or is_smaller(memory_of(ctx, method, in_place=in_place, callers=callers), before):
         return
     for copy in copies:
         copy.detach()

@@ -28,9 +28,11 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.functions import saved
 from etir.backends.native.kernels.brgemm_text import ProductText
 from etir.backends.native.kernels.brgemm_tile import LINE, WIDEST
 from etir.backends.native.kernels.template import (
@@ -46,8 +48,12 @@ from etir.backends.native.sizes import Size, at_least, is_known, most
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
 DEPTH = 384
+MOST_DEPTH_WHOLE = 1024
+"""The depth up to which a product is not cut where its sums may not rest in the result."""
 DEPTH_OF_PARTS = 256
 """Where a tile takes a line of the cache of every two that a panel has in a row: they are in half of the sets."""
+NARROW = 16
+"""Columns of the narrowest panel that is packed: a vector of any processor."""
 FEW_ROWS = 3
 UNROLL = 4
 ROWS_UNROLLED, DEPTH_UNROLLED = 192, 256
@@ -80,6 +86,12 @@ MOST_CANDIDATES = 8
 def panel_of(cpu: Cpu) -> int:
     """The columns of a panel: the same for all processors of a family, which read one copy of the weights."""
     return 32 if cpu.family == "x86-64" else 16
+
+
+def panel_for(cpu: Cpu, columns: int) -> int:
+    """The columns of a panel of what is made at run time: half as many where there are no more, as those of a head."""
+    half = panel_of(cpu) // 2
+    return half if half >= NARROW and not isinstance(columns, Size) and columns <= half else panel_of(cpu)
 
 
 def shared_lines(op: BrgemmOp) -> int:
@@ -182,7 +194,7 @@ class Brgemm(Template):
         vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, whole)
         rows = min((cpu.registers - vectors - 1) // vectors, 14)
         if rows <= MOST_ADDRESSES and (lines := lines_together(op, cpu, rows)) * m > rows:
-            taps = {"taps": 1} if op.taps is not None and op.tap_counts[0] > 1 else {}
+            taps = {"taps": 1} if op.taps is not None and op.tap_counts[0] > 1 and op.over is None else {}
             return {"tile": [rows, vectors], "depth": k, "rows": m, "lines": lines, **taps, **unrolled(cpu)}
         lines = min(rows // m, shared_lines(op)) if m <= rows else 1
         if lines > 1:
@@ -190,7 +202,7 @@ class Brgemm(Template):
         rows = min(rows, m)
         # A window of one row (an image with lines of its own) is a product; measured on x86-64 with AVX2 and AVX-512.
         has_slices = bool(unrolled(cpu)) or cpu.vector >= WIDEST
-        is_plain = op.taps is None or (math.prod(op.tap_counts) == 1 and has_slices)
+        is_plain = op.over is None and (op.taps is None or (math.prod(op.tap_counts) == 1 and has_slices))
         depth = slice_of(k, panel, vectors * cpu.vector) if is_plain else k
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         deep = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
@@ -210,10 +222,11 @@ class Brgemm(Template):
     def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Where rows, depth or columns are known at run time only: tiles of the greatest height that there may be."""
         m, k = shape_of(op.a)[-2:]
-        vectors = 2 if cpu.vector > 4 or cpu.registers < 32 else 4
-        rows = min((cpu.registers - vectors - 1) // vectors, 14, most(m))
         panel = shape_of(op.b)[-1]
-        depth = most(k) if op.taps is not None or isinstance(k, Size) else slice_of(k, panel, vectors * cpu.vector)
+        vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, max(panel // cpu.vector, 1))
+        rows = min((cpu.registers - vectors - 1) // vectors, 14, most(m))
+        is_whole = op.taps is not None or isinstance(k, Size) or op.over is not None
+        depth = most(k) if is_whole else slice_of(k, panel, vectors * cpu.vector)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         whole = {} if isinstance(k, Size) else {"depth": depth}
         return {"tile": [rows, vectors], **whole, "rows": min(block, most(m)), **unrolled(cpu)}
@@ -276,7 +289,7 @@ class Brgemm(Template):
             return "taps one after the other need taps, the whole depth, one panel"
         if not 1 <= unroll <= MOST_UNROLLED:
             return f"1 to {MOST_UNROLLED} steps of depth stand one after the other"
-        if op.over is not None and (_rests(op) or not is_light(op.body.block)):
+        if op.over is not None and _rests(op):
             return "sums rest in c, which may be the memory of an extra operand"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
@@ -290,16 +303,20 @@ class Brgemm(Template):
         return None
 
     def in_place(self, op: BrgemmOp) -> Sequence[SSAValue]:
-        """Extra operands, unless sums lie in c before they are read: between slices, and before a long body."""
-        return op.extra if is_light(op.body.block) and not _rests(op) else ()
+        """Extra operands, unless sums lie in c before they are read: between slices, and before a long body, which has
+        them elsewhere where the plan says so (``over``).
+        """
+        return op.extra if (is_light(op.body.block) or op.over is not None) and not _rests(op) else ()
 
     def in_place_always(self, op: BrgemmOp) -> Sequence[SSAValue]:
-        """Those of a product that is short enough for no schedule to cut its depth; the plan says so (``over``), so
-        that none does.
+        """Those of a product that is short enough for no schedule to cut its depth, or short enough not to be cut
+        where that saves memory (``deep``); the plan says so (``over``), so that none does.
         """
-        cut = op.taps is not None and op.tap_counts[0] > 1
-        is_short = at_least(DEPTH_OF_PARTS, shape_of(op.a)[-1]) and not cut
-        return op.extra if is_short and is_light(op.body.block) else ()
+        func = op.parent_op()
+        is_deep = isinstance(func, FuncOp) and "deep" in saved(func)
+        cut = op.taps is not None and op.tap_counts[0] > 1 and not is_deep
+        is_short = at_least(MOST_DEPTH_WHOLE if is_deep else DEPTH_OF_PARTS, shape_of(op.a)[-1]) and not cut
+        return op.extra if is_short else ()
 
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""

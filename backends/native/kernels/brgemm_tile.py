@@ -260,7 +260,7 @@ class TileText:
                 lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
             lines = ["  if (last) {", *lines, "  }"] if self.is_sliced else lines
             return [*lines, *stores]
-        lines += stores
+        lines += stores if self.op.over is None else self._keep(rows, columns)
         if self.is_sliced:
             lines.append("  if (!last) return;")
         if self.crosses:
@@ -273,8 +273,9 @@ class TileText:
             for name, operand in (("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))):
                 lines.append(f"    {name} = {name}_ + line * {strides_of(operand.type)[-3]};")
         lines.append(f"  for (long i = 0; i < {rows // lines_of}; ++i) {{")
-        for column in columns:
-            parts = [self._load("c", 0, 1, column)] + [
+        row = "i" if lines_of == 1 else f"(line * {rows // lines_of} + i)"
+        for j, column in enumerate(columns):
+            parts = [self._sums("c", row, j, columns)] + [
                 self._load(f"e{x}", 0, one, column) for x, (_, one) in enumerate(self.extra)
             ]
             result = f"@_body({', '.join(parts)})"
@@ -283,6 +284,20 @@ class TileText:
         lines += [f"    c += {self.ldc};{steps}", "  }"]
         return [*lines, "  }"] if lines_of > 1 else lines
 
+    def _keep(self, rows: int, columns: list[Column]) -> list[str]:
+        """Stores the sums on the stack, where they are in nobody's way until the body reads them."""
+        lanes, count = self.cpu.vector, len(columns)
+        kept = [(i, j, lanes * (i * count + j)) for i in range(rows) for j in range(count)]
+        stores = [f"    vstore(kept + {at}, s{i}_{j});" for i, j, at in kept]
+        return [f"    float kept[{rows * count * lanes}];", *stores]
+
+    def _sums(self, name: str, row: str, number: int, columns: list[Column]) -> str:
+        """The sums of a row in column ``number``, which are stored in c, or on the stack."""
+        if self.op.over is None:
+            return self._load(name, 0, 1, columns[number])
+        lanes = self.cpu.vector
+        return f"vload(kept + {row} * {lanes * len(columns)} + {lanes * number})"
+
     def _body_of_rows(self, rows: int, columns: list[Column]) -> list[str]:
         """The body in a loop over the rows of a tile that crosses lines."""
         operands = [("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))]
@@ -290,8 +305,8 @@ class TileText:
         for name, operand in operands:
             const = "" if name == "c" else "const "
             lines.append(f"    {const}float* const {name}_ = {name} + {self._place(operand, '(r + i)')};")
-        for column in columns:
-            parts = [self._load("c_", 0, 1, column)] + [
+        for j, column in enumerate(columns):
+            parts = [self._sums("c_", "i", j, columns)] + [
                 self._load(f"e{x}_", 0, one, column) for x, (_, one) in enumerate(self.extra)
             ]
             result = f"@_body({', '.join(parts)})"

@@ -5,6 +5,6 @@ registers itself by :func:`~etir.backends.native.lowering.function.lowers` or ``
 """
 
 from etir.backends.native.lowering import images, joins, maps, norms, products, reductions, shuffle, views  # noqa: F401
-from etir.backends.native.lowering.function import constant_name, lower_function
+from etir.backends.native.lowering.function import constant_name, lower_function, type_of
 
-__all__ = ["constant_name", "lower_function"]
+__all__ = ["constant_name", "lower_function", "type_of"]

@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, TensorType, i1, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
+from etir.backends.native.flags import FlagsOp, flags
 from etir.backends.native.functions import CUT, OUTPUTS, SAVES, saved
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
-from etir.backends.native.tile import BufferOp, YieldOp, body_of, memref, row_major
+from etir.backends.native.rows import VIEWS
+from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
 from etir.backends.native.windows import border_for, can_be_cut, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
@@ -44,6 +46,12 @@ def constant_name(number: int) -> str:
 def shape(value: SSAValue) -> tuple[int, ...]:
     """The dims of a tensor."""
     return dims(value)
+
+
+def type_of(value: SSAValue) -> MemRefType[Attribute]:
+    """The memory that an input or an output of a function is."""
+    element = cast("TensorType[Attribute]", value.type).element_type
+    return flags(shape(value)) if element == i1 else memref(shape(value))
 
 
 def members(group: GroupOp) -> list[SchemaOp]:
@@ -69,12 +77,14 @@ class Lowering(Memory):
         self._against: dict[GroupOp, str | None] = {}
         source = func.body.block
         self.returned = cast(ReturnOp, source.last_op)
-        types = [memref(shape(v)) for v in (*source.args, *self.returned.arguments)]
+        types = [type_of(v) for v in (*source.args, *self.returned.arguments)]
         super().__init__(Block(arg_types=types))
         self.places: dict[SSAValue, Place] = {}
         self.weights: dict[SSAValue, str] = {}
         self.packed: dict[tuple[Any, ...], SSAValue] = {}
         self.outputs: dict[SSAValue, SSAValue] = {}
+        self.repeats_masks = "masks" in saved(func)
+        self._later: dict[SSAValue, SchemaOp | GroupOp] = {}
         count = len(source.args)
         for arg, given in zip(source.args, self.block.args, strict=False):
             self.places[arg] = Place(given, shape(arg), row_major(shape(arg)))
@@ -94,11 +104,10 @@ class Lowering(Memory):
             elif isinstance(op, ConstantOp):
                 self.weights[op.result] = constant_name(constants)
                 constants += 1
-            elif isinstance(op, GroupOp):
-                outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
-                GROUPS[op.kind.data](self, op, outside)
-            elif isinstance(op, SchemaOp) and operator_of(op) != SIZE:
-                MOVES[operator_of(op)](self, op)
+            elif isinstance(op, (GroupOp, SchemaOp)) and self._is_mask(op):
+                self._later[op.results[0]] = op
+            elif isinstance(op, (GroupOp, SchemaOp)):
+                self._lower(op)
         self._return()
         self.block.add_op(ReturnOp())
         types = [arg.type for arg in self.block.args]
@@ -109,10 +118,40 @@ class Lowering(Memory):
         func.location = self.func.location
         return ModuleOp([func])
 
+    def _lower(self, op: GroupOp | SchemaOp) -> None:
+        """A group, or what stands between groups."""
+        if isinstance(op, GroupOp):
+            outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
+            GROUPS[op.kind.data](self, op, outside)
+        elif operator_of(op) != SIZE:
+            MOVES[operator_of(op)](self, op)
+
+    def _is_mask(self, op: GroupOp | SchemaOp) -> bool:
+        """Whether an operation makes numbers of truth values and constants alone, or is a view of such ones: it is done
+        right before what reads it, since truth values take a fourth of the memory.
+        """
+        if op.results[0] in self.outputs:
+            return False
+        if isinstance(op, SchemaOp):
+            return operator_of(op) in VIEWS and op.operands[0] in self._later
+        known = [v in self.weights or v in self._later or is_flags(type_of(v)) for v in op.inputs]
+        return op.kind.data == "map" and all(known) and not all(v in self.weights for v in op.inputs)
+
     # --- places -----------------------------------------------------------------------------------------------------
 
     def place(self, value: SSAValue) -> Place:
-        """Where a tensor is; a weight that is read as it lies is one of the program's."""
+        """Where a tensor is; a weight that is read as it lies is one of the program's. Truth values become floats, and
+        masks are made, for the group that is lowered.
+        """
+        if value in self._later and (value not in self.places or self.repeats_masks):
+            reader = self.lowered
+            self.lowered = self._later[value]
+            self._lower(self._later[value])
+            self.lowered = reader
+        if value in self.places and is_flags(self.places[value].base.type):
+            made = self.dense_buffer(shape(value))
+            self.add(FlagsOp(self.places[value].base, made.base))
+            return made
         if value not in self.places:
             dims = shape(value)
             base = self.weight(self.weights[value], memref(dims))
@@ -204,8 +243,11 @@ class Lowering(Memory):
 
     def dense(self, place: Place, like: Operation | None = None) -> Place:
         """A copy in row-major order without gaps."""
-        made = Place(self.add(BufferOp(memref(place.shape))).results[0], place.shape, row_major(place.shape))
-        return self.copy(place, made, like)
+        return self.copy(place, self.dense_buffer(place.shape), like)
+
+    def dense_buffer(self, dims: tuple[int, ...]) -> Place:
+        """New memory in row-major order without gaps."""
+        return Place(self.add(BufferOp(memref(dims))).results[0], dims, row_major(dims))
 
     def viewed(self, place: Place, dims: Sequence[int], like: Operation | None = None) -> Place:
         """The place under other dims, of a copy if strides cannot say it."""

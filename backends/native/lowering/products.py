@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
+from etir.backends.native.kernels.brgemm import panel_for
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
 from etir.backends.native.tile import BrgemmOp, PackOp, memref
 
@@ -64,6 +65,7 @@ def _panels(lowering: Lowering, value: SSAValue, transposed: bool, like: Operati
     key = (place.base, place.shape, place.strides, place.offset)
     if key not in lowering.packed:
         *batch, k, n = place.shape
+        panel = panel_for(lowering.target, n)
         to = lowering.buffer((*batch, -(-n // panel), k, panel))
         lowering.packed[key] = lowering.memref(to)
         lowering.add(PackOp(lowering.memref(place), lowering.packed[key]), like)

@@ -16,8 +16,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.functions import PLACES, outputs_of, saved, tile_functions
 from etir.backends.native.kernels import template_of
-from etir.backends.native.sizes import most
-from etir.backends.native.tile import BrgemmOp, BufferOp, TemplateOp, extent_of, lie_alike
+from etir.backends.native.tile import BrgemmOp, BufferOp, TemplateOp, bytes_of, lie_alike
 from etir.backends.native.users import base_of, place_of
 from etir.backends.native.view import view_of
 from etir.dialects.context import EtContext
@@ -67,7 +66,7 @@ def _is_over(op: BrgemmOp, numbers: Mapping[SSAValue, int], offsets: Mapping[int
     def ends(value: SSAValue) -> tuple[int, int] | None:
         base = base_of(value)
         at = offsets.get(numbers.get(base, -1))
-        return None if at is None else (at, at + 4 * most(extent_of(base.type)))
+        return None if at is None else (at, at + bytes_of(base.type))
 
     to = ends(op.c)
     found = [ends(value) for value in op.extra]
@@ -106,7 +105,7 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
 
 
 def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place: int | None = None) -> Buffer:
-    size = 4 * most(extent_of(value.type))
+    size = bytes_of(value.type)
     alignment = alignment_of(0 if is_dense or place is not None else size)
     return Buffer(key, size, ((min(at), max(at)),), alignment, fixed_offset=place)
 

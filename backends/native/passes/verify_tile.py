@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerAttr, MemRefType, ModuleOp, NoneAttr, StridedLayoutAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -30,6 +31,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from etir.backends.native.cpu import Cpu, cpu
 from etir.backends.native.errors import E1164, E1166, E1169
+from etir.backends.native.flags import FlagsOp
 from etir.backends.native.footprint import footprint, is_injective
 from etir.backends.native.functions import OUTPUTS, places_of, tile_functions
 from etir.backends.native.kernels import template_of
@@ -38,9 +40,18 @@ from etir.backends.native.loop import PartsOp
 from etir.backends.native.memory_checks import MOST_BYTES, verify_memory, verify_places
 from etir.backends.native.passes.verify_sizes import depths_of, instances, outside, size_problems, sizes_problem
 from etir.backends.native.print_sizes import is_dynamic, numbers_of
-from etir.backends.native.sizes import Undecided, at_least, is_known, most
+from etir.backends.native.sizes import Undecided, at_least, is_known
 from etir.backends.native.sizes_attr import SizesAttr
-from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, row_major, shape_of, strides_of
+from etir.backends.native.tile import (
+    BufferOp,
+    TemplateOp,
+    WeightOp,
+    bytes_of,
+    is_flags,
+    row_major,
+    shape_of,
+    strides_of,
+)
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.backends.native.view import ViewOp
 from etir.backends.native.winograd import OUT, POINTS, WINDOW
@@ -131,12 +142,12 @@ class _Walk:
 
     def base(self, value: SSAValue, base: Base, op: Operation) -> None:
         """Memory begins: types of bases have floats, all of them in it, and no floats before the first one."""
-        problem = _type_problem(value.type)
+        problem = _type_problem(value.type, may_be_flags=base.kind == "input")
         if problem is None and not all(at_least(s, 0) for s in strides_of(value.type)):
             problem = "has negative strides"
         if problem is None and base.kind != "buffer" and strides_of(value.type) != row_major(_shape(value)):
             problem = "is not row-major, as the memory that is given is"
-        if problem is None and 4 * most(base.floats) > MOST_BYTES:
+        if problem is None and bytes_of(base.value.type) > MOST_BYTES:
             problem = "has more bytes than 32 bits can say"
         if problem is not None:
             self.say(E1166, f"{base.name} {problem}: {value.type}", op)
@@ -173,6 +184,8 @@ class _Walk:
                 problem = f"has the sizes {list(said[0])} and strides {list(said[1])}, other than its type"
         if problem is not None:
             self.say(E1166, f"a cast {problem}: {result.type}", op)
+        elif is_flags(op.source.type):
+            self.say(E1166, f"a cast of flags, which tile.flags alone reads: {op.source.type}", op)
         elif op.source in self.places:
             base, offset = self.places[op.source]
             self.places[result] = (base, offset + offsets[0])
@@ -181,6 +194,8 @@ class _Walk:
         problem = _type_problem(op.result.type)
         if problem is not None:
             self.say(E1166, f"a view {problem}: {op.result.type}", op)
+        elif is_flags(op.source.type):
+            self.say(E1166, f"a view of flags, which tile.flags alone reads: {op.source.type}", op)
         elif op.source in self.places:
             base, offset = self.places[op.source]
             self.places[op.result] = (base, offset + op.start.rows[0][0])
@@ -193,6 +208,9 @@ class _Walk:
                 inside = False  # what is wrong with it has been said
                 continue
             base, offset = self.places[value]
+            if is_flags(value.type) and not isinstance(op, FlagsOp):
+                self.say(E1166, f"'{op.name}' takes floats, and {base.name} is of flags", op)
+                inside = False
             shape, strides = _touches(op, value)
             if not is_known((*shape, *strides, offset, base.floats)):
                 if (said := outside(shape, strides, offset, base)) is not None:
@@ -267,9 +285,11 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
     return shape_of(value)
 
 
-def _type_problem(type: Attribute) -> str | None:
+def _type_problem(type: Attribute, may_be_flags: bool = False) -> str | None:
     """What speaks against a type of memory."""
-    if not isinstance(type, MemRefType) or not isinstance(type.element_type, Float32Type):
+    if may_be_flags and is_flags(type):
+        type = cast("MemRefType[Attribute]", type)
+    elif not isinstance(type, MemRefType) or not isinstance(type.element_type, Float32Type):
         return "is no memref of f32"
     if isinstance(type.layout, SizesAttr):
         return sizes_problem(type)

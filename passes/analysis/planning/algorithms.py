@@ -92,7 +92,7 @@ ALGORITHMS: dict[str, Callable[[Instance], Placement]] = {
 ALGORITHM_NAMES = ("auto", *ALGORITHMS)
 """What :func:`plan` accepts."""
 
-HARDER = 10
+HARDER = 50
 """How many times more work ``auto`` spends on a pool that could fit its capacity but does not yet."""
 
 APART = ("naive", "greedy")

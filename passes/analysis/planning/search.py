@@ -43,7 +43,7 @@ def search(instance: Instance, work: int = DEFAULT_WORK) -> Placement:
     All :data:`STARTS` are tried as long as there is work left for them (the first in any case), then the climb begins
     at the first.
     """
-    work = min(work, WORK_PER_ITEM * len(instance.sizes))
+    work = min(work, WORK_PER_ITEM * len(instance.sizes) * max(1, work // DEFAULT_WORK))
     cost = sum(map(len, instance.conflicts))
     order = STARTS[0](instance)
     begin = best = place_lowest(instance, order)

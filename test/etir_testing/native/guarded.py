@@ -159,7 +159,7 @@ def _run(
     first: str = "",
 ) -> list[np.ndarray]:
     lines = [first] if first else []
-    given = [("input", np.ascontiguousarray(x, np.float32)) for x in inputs]
+    given = [("input", np.ascontiguousarray(x, np.bool_ if x.dtype == np.bool_ else np.float32)) for x in inputs]
     given += [("weight", packed(op, weights[op.symbol.data])) for op in source.weights]
     for number, (kind, array) in enumerate(given):
         path = folder / str(number)

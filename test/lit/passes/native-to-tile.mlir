@@ -34,7 +34,7 @@ func.func private @forward_native_1(%x: tensor<2x6x8xf32>, %y: tensor<2x5x8xf32>
   func.return %1 : tensor<2x6x5xf32>
 }
 // CHECK:      @forward_native_1
-// CHECK-NEXT:   tile.buffer : memref<2x1x8x32xf32>
+// CHECK-NEXT:   tile.buffer : memref<2x1x8x16xf32>
 // CHECK-NEXT:   memref.reinterpret_cast %y to offset: [0], sizes: [2, 8, 5], strides: [40, 1, 8]
 // CHECK-NEXT:   tile.pack
 // CHECK-NEXT:   tile.brgemm

@@ -1,4 +1,5 @@
 // RUN: et-opt -p 'rematerialize{target=etir}' %s | filecheck %s
+// RUN: et-opt -p 'rematerialize{target=etir callers}' %s | filecheck %s
 // RUN: et-opt -p 'rematerialize{target=etir},plan-memory{target=etir},verify-plan{target=etir}' %s | filecheck %s --check-prefix=PLAN
 
 // Two layers have the mask %m, of 256 bytes, and the widest product, %h, is between them: the mask is computed again

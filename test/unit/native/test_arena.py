@@ -212,10 +212,10 @@ class Residual(nn.Module):
         return (start + self.gate(torch.abs(start)) * 0.5).view(-1, 2)
 
 
-@pytest.mark.parametrize(("depth", "is_over"), [(96, True), (256, True), (260, False)])
+@pytest.mark.parametrize(("depth", "is_over"), [(96, True), (256, True), (260, True), (1032, False)])
 def test_a_product_over_its_residual(depth: int, is_over: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A product whose depth no schedule cuts is written over what is added to it: less memory, eager's numbers, the
-    same bits on two threads. A longer one is not, since its sums may rest in the result.
+    """A product whose depth no schedule cuts, or need not cut, is written over what is added to it: less memory,
+    eager's numbers, the same bits on two threads. A longer one is not, since its sums may rest in the result.
     """
     torch.manual_seed(0)
     module, x = Residual(depth).eval(), torch.randn(70, 24)

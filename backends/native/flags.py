@@ -1,0 +1,64 @@
+"""``tile.flags``: truth values as floats.
+
+A condition is the only tensor of a function that is not float32: an input of a byte for each element, 0 or 1. What
+reads it is given floats, 0.0 and 1.0, so that no other template knows of bytes::
+
+    tile.flags %allowed, %f : memref<31x31xi1>, memref<31x31xf32>
+    tile.map %masked(%f, %scores, %least) ... {
+    ^bb0(%flag: f32, %score: f32, %low: f32):
+      %0 = arith.constant 0.0 : f32
+      %1 = arith.cmpf une, %flag, %0 : f32
+      %2 = arith.select %1, %low, %score : f32
+      tile.yield %2 : f32
+    }
+
+The floats are made right before what reads them, again for each reader: between two of them a byte waits, not a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import MemRefType, i1
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def
+from xdsl.utils.exceptions import VerifyException
+
+from etir.backends.native.sizes import is_known
+from etir.backends.native.sizes_attr import SizesAttr, shown
+from etir.backends.native.tile import TemplateOp, is_flags, row_major, shape_of, strides_of
+
+
+def flags(shape: Sequence[int]) -> MemRefType[Attribute]:
+    """The type of truth values in memory, in row-major order."""
+    if not is_known(shape):
+        return MemRefType(i1, shown(shape), SizesAttr.of(shape, row_major(shape)))
+    return MemRefType(i1, shape)
+
+
+@irdl_op_definition
+class FlagsOp(TemplateOp):
+    """``out`` is 1 where ``given`` is true, and 0 elsewhere; both are dense."""
+
+    name = "tile.flags"
+    given = operand_def(MemRefType)
+    out = operand_def(MemRefType)
+    assembly_format = "$given `,` $out (`schedule` $schedule^)? attr-dict `:` type($given) `,` type($out)"
+
+    def __init__(self, given: SSAValue, out: SSAValue):
+        super().__init__(operands=[given, out])
+
+    def reads(self) -> list[SSAValue]:
+        return [self.given]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.out]
+
+    def verify_(self) -> None:
+        if not is_flags(self.given.type) or is_flags(self.out.type):
+            raise VerifyException("flags are read, and floats written")
+        shape = shape_of(self.given)
+        if shape_of(self.out) != shape:
+            raise VerifyException("there is a float for each flag")
+        if any(strides_of(value.type) != row_major(shape) for value in (self.given, self.out)):
+            raise VerifyException("flags and floats lie in row-major order without gaps")
