@@ -18,6 +18,22 @@ Payload integer(int64_t number) {
   return payload;
 }
 
+// As the format numbers what a value may hold.
+ETIR_TEST(kinds_have_the_numbers_of_the_format) {
+  constexpr Tag kTags[] = {Tag::None,
+                           Tag::Int,
+                           Tag::Bool,
+                           Tag::Double,
+                           Tag::Tensor,
+                           Tag::String,
+                           Tag::IntList,
+                           Tag::DoubleList,
+                           Tag::BoolList,
+                           Tag::TensorList,
+                           Tag::OptionalTensorList};
+  for (int i = 0; i < 11; ++i) CHECK_EQ(static_cast<int>(kTags[i]), i + 1);
+}
+
 ETIR_TEST(scalars_have_the_kind_of_their_tag) {
   Payload real;
   real.real = 2.5;
@@ -66,6 +82,9 @@ ETIR_TEST(tensors_of_a_list_may_be_absent) {
   CHECK(list.size() == 3 && !list.empty() && TensorList().empty());
   CHECK(list.get(0) == &tensor && &list[0] == &tensor);
   CHECK(list.get(1) == nullptr && list.get(2) == nullptr);
+  tags[0] = Tag::Tensor;
+  payloads[0].tensor = &tensor;
+  CHECK(list.get(2) == &tensor);
 }
 
 ETIR_TEST(literals_lie_in_the_bytes) {

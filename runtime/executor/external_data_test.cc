@@ -90,7 +90,9 @@ ETIR_TEST(headers_are_checked) {
   const auto with = [&](size_t at, auto value) {
     std::string bytes = good;
     std::memcpy(&bytes[at], &value, sizeof(value));
-    return load(bytes).check;
+    const ErrorRecord record = load(bytes);
+    if (record.check == Check::ExternalHeader) CHECK_EQ(record.a, static_cast<int64_t>(at));
+    return record.check;
   };
   CHECK_EQ(load(good.substr(0, 47)).check, Check::ExternalTooSmall);
   CHECK_EQ(with(4, 'X'), Check::ExternalIdentifier);
@@ -117,6 +119,14 @@ ETIR_TEST(entries_are_checked) {
   expect([](File& f) { f.layout->fields[1] = f.w.to(f.w.vector<int32_t>(std::vector<int32_t>(17, 1))); },
          Check::ExternalLayout, 0);
   expect([](File& f) { f.entry->fields[2] = {}; }, Check::None);  // bytes that are no tensor
+  expect(
+      [](File& f) {
+        std::vector<uint8_t> order(kMaxRank);
+        for (int d = 0; d < kMaxRank; ++d) order[static_cast<size_t>(d)] = static_cast<uint8_t>(d);
+        f.layout->fields[1] = f.w.to(f.w.vector(std::vector<int32_t>(kMaxRank, 1)));
+        f.layout->fields[2] = f.w.to(f.w.vector(order));
+      },
+      Check::None);
 }
 
 ETIR_TEST(what_is_required_is_there) {

@@ -29,8 +29,9 @@ std::vector<int> ran;         // the numbers of those that ran
 std::vector<Sharing> shared;  // whether a number is shared; the last one stands for all beyond
 
 Error init(BackendInit& given, void** handle) {
+  CHECK(given.method == "forward");
   if (wanted > 0 && given.allocate(wanted) == nullptr) {
-    return given.fail(Check::KernelTemp, static_cast<int64_t>(wanted), 7);
+    return given.fail(Check::KernelTemp, static_cast<int64_t>(wanted));
   }
   handles[initialized] = initialized;
   *handle = &handles[initialized++];
@@ -126,7 +127,7 @@ ETIR_TEST(delegates_say_why_they_fail) {
   wanted = 64;
   CHECK(f.load() != Error::Ok);
   const ErrorRecord& record = f.method.error_record();
-  CHECK(record.check == Check::KernelTemp && record.a == 64 && record.b == 7 && record.method == 0);
+  CHECK(record.check == Check::KernelTemp && record.a == 64 && record.b == -1 && record.method == 0);
 }
 
 // The client's allocator is asked where method memory has no more, and only there.
