@@ -89,13 +89,13 @@ def numbers_beside(match: Match) -> str | None:
     return None
 
 
-@condition("a convolution of images, or a linear layer")
+@condition("a convolution of lines or images, or a linear layer")
 def planes(match: Match) -> str | None:
     if "transposed" not in match.op.SCHEMA.index:
         return None
     image = match.type("input")
-    if image is None or image.get_num_dims() != 4:
-        return "not a convolution of images"
+    if image is None or image.get_num_dims() not in (3, 4):
+        return "not a convolution of lines or images"
     return not_transposed.failure(match)
 
 

@@ -94,6 +94,23 @@ class _Gray(nn.Module):
         return torch.tanh(F.pad(x, (1, 0, 0, 1, 1, 0)))
 
 
+class _Lines(nn.Module):
+    """What hears words: convolutions of lines, whole, in groups and by channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.depthwise = (
+            nn.Conv1d(4, 12, 5, stride=2, padding=2),
+            nn.Conv1d(12, 12, 3, padding=1, groups=12),
+        )
+        self.grouped, self.last = nn.Conv1d(12, 8, 3, groups=2), nn.Conv1d(8, 6, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.first(x))
+        x = F.hardswish(self.grouped(x + F.relu6(self.depthwise(x))))
+        return torch.sigmoid(self.last(x))
+
+
 class _Shares(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -115,6 +132,10 @@ CASES: dict[str, tuple[type[nn.Module], tuple[int, ...], set[str]]] = {
     ),
     "larger images": (_Decoder, (1, 4, 6, 5), {"quantized_transpose_conv2d"}),
     "matrices": (_Attention, (2, 5, 8), {"quantized_batch_matmul", "quantized_conv2d", "transpose"}),
+    "lines": (
+        _Lines, (1, 4, 25),
+        {"quantized_activation", "quantized_add", "quantized_conv2d", "quantized_depthwise_conv2d", "quantized_mul"},
+    ),
     "choices": (_Choices, (2, 3, 7, 8), {"maximum", "minimum", "pad", "quantized_activation", "quantized_conv2d"}),
     "one channel, one pixel": (_Gray, (1, 1, 8, 10), {"pad", "quantized_activation", "quantized_conv2d"}),
 }  # fmt: skip

@@ -88,6 +88,13 @@ class Call:
         type = tensor_type(element, dims_of(tensor_of(self.op.results[0])) if dims is None else dims, order)
         return self.kernels.make(self.kernel, arguments, type, self.rewriter, weight_name(self.root))
 
+    def convolved(self, arguments: dict[str, Any]) -> SSAValue:
+        """The call of a convolution's kernel, which is one of images; of a line, its one row."""
+        dims = dims_of(tensor_of(self.op.results[0]))
+        if len(dims) == 4:
+            return self.made(arguments, IMAGE_ORDER)
+        return as_line(self.made(arguments, IMAGE_ORDER, one_row(dims)), self.rewriter)
+
     def matrices(self, given: list[Stored]) -> list[SSAValue]:
         """Operands as ``[batch, rows, columns]``: matrices alone get a batch of one."""
         values: list[SSAValue] = []
@@ -139,6 +146,11 @@ class Call:
             return as_line(self.make({"a": a, "b": b, **arguments}, out, IMAGE_ORDER, dims), self.rewriter)
         (a, b), order = self.side_by_side(given)
         return self.make({"a": a, "b": b, **arguments}, out, order)
+
+
+def in_planes(numbers: np.ndarray) -> np.ndarray:
+    """The filters of a line as those of an image."""
+    return numbers if numbers.ndim == 4 else numbers[:, :, None]
 
 
 def window_of(root: EdgeOp) -> dict[str, list[int]] | None:

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
 
-from etir.dialects.et.layout import dims_of, tensor_of
+from etir.dialects.et.layout import tensor_of
 from etir.interpret.numpy_ops.integer import PANEL, QUAD, packed, phases_of
 from etir.passes.backend.fuse_quantized import cortex_m
-from etir.passes.backend.fuse_quantized.call import Call, Made, in_two_dims, window_of
+from etir.passes.backend.fuse_quantized.call import Call, Made, in_planes, in_two_dims, window_of
 from etir.passes.backend.fuse_quantized.stored import (
-    IMAGE_ORDER,
     Encoding,
     Stored,
     as_image,
-    as_line,
     as_row,
     in_order,
     is_image,
-    one_row,
 )
 
 ADD_BITS = 20
@@ -53,19 +48,6 @@ def _linear(call: Call, given: list[Stored], out: Encoding) -> Made:
     return call.make({"input": value, **constants}, out, tuple(range(rank)))
 
 
-def _convolved(call: Call, arguments: dict[str, Any], out: Encoding) -> SSAValue:
-    """The call of a convolution's kernel; of a line, its one row."""
-    type = tensor_of(call.op.results[0])
-    if type.get_num_dims() == 4:
-        return call.make(arguments, out, IMAGE_ORDER)
-    return as_line(call.make(arguments, out, IMAGE_ORDER, one_row(dims_of(type))), call.rewriter)
-
-
-def _in_planes(numbers: np.ndarray) -> np.ndarray:
-    """The filters of a line as those of an image."""
-    return numbers if numbers.ndim == 4 else numbers[:, :, None]
-
-
 def _convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
     (x,) = given
     window = window_of(call.root)
@@ -74,14 +56,14 @@ def _convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
         return str(layer)
     numbers, bias, factors = layer
     groups = int(call.root.arg("groups"))
-    columns = _in_planes(numbers).transpose(0, 2, 3, 1).reshape(groups, numbers.shape[0] // groups, -1)
+    columns = in_planes(numbers).transpose(0, 2, 3, 1).reshape(groups, numbers.shape[0] // groups, -1)
     constants = {
         "weight": np.stack([packed(group) for group in columns]),
         "bias": _bias(numbers, bias, x.encoding.zero_point),
         "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, "groups": groups}
-    return _convolved(call, {"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call}, out)
+    return call.convolved({"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call, **call.limits(out)})
 
 
 def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
@@ -97,7 +79,7 @@ def _depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
         "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window}
-    return _convolved(call, {"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call}, out)
+    return call.convolved({"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call, **call.limits(out)})
 
 
 def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
@@ -109,7 +91,7 @@ def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
         return str(layer)
     numbers, bias, factors = layer
     groups = int(call.root.arg("groups"))
-    taps = _in_planes(numbers).transpose(0, 2, 3, 1)
+    taps = in_planes(numbers).transpose(0, 2, 3, 1)
     packed_groups: list[list[np.ndarray]] = [[] for _ in range(groups)]
     biases: list[np.ndarray] = []
     for lines, columns in phases_of(window["kernel"], window["stride"], window["dilation"]):
@@ -123,7 +105,7 @@ def _transposed(call: Call, given: list[Stored], out: Encoding) -> Made:
         "factors": factors.astype(np.float32),
     }
     numbers_of_call = {"input_zero_point": x.encoding.zero_point, **window, **more, "groups": groups}
-    return _convolved(call, {"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call}, out)
+    return call.convolved({"input": as_row(x.value, call.rewriter), **constants, **numbers_of_call, **call.limits(out)})
 
 
 def _add(call: Call, given: list[Stored], out: Encoding) -> Made:

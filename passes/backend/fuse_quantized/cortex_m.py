@@ -18,8 +18,17 @@ from etir.dialects.dtypes import i8, ui8
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
 from etir.interpret.numpy_ops.cortex_m import ADD_SHIFT
-from etir.passes.backend.fuse_quantized.call import Call, Made, in_two_dims, window_of
-from etir.passes.backend.fuse_quantized.stored import HIGH, IMAGE_ORDER, LOW, Encoding, Stored, as_image, in_order
+from etir.passes.backend.fuse_quantized.call import Call, Made, in_planes, in_two_dims, window_of
+from etir.passes.backend.fuse_quantized.stored import (
+    HIGH,
+    IMAGE_ORDER,
+    LOW,
+    Encoding,
+    Stored,
+    as_image,
+    as_row,
+    in_order,
+)
 
 CONVOLUTION = "cortex_m::quantized_conv2d.out"
 SHARES = Encoding(1 / 256, -128)
@@ -122,8 +131,8 @@ def convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
     if isinstance(layer, str) or window is None:
         return str(layer)
     numbers, named = layer
-    filters = numbers[:, :, None, None] if is_linear else numbers
-    image = _pixels(call, x) if is_linear else as_image(x.value, call.rewriter)
+    filters = numbers[:, :, None, None] if is_linear else in_planes(numbers)
+    image = _pixels(call, x) if is_linear else as_row(x.value, call.rewriter)
     channels = tensor_of(image).get_shape()[1]  # of all groups
     arguments: dict[str, Any] = {
         "input": image,
@@ -135,7 +144,7 @@ def convolution(call: Call, given: list[Stored], out: Encoding) -> Made:
         "scratch": _scratch(call, patch_bytes(math.prod(filters.shape[2:]) * channels)),
     }
     if not is_linear:
-        return call.made({**arguments, **_limits(out)}, IMAGE_ORDER)
+        return call.convolved({**arguments, **_limits(out)})
     rows = dims_of(tensor_of(image))[0]
     made = call.made({**arguments, **_limits(out)}, IMAGE_ORDER, [rows, len(numbers), 1, 1])
     return _viewed(call, in_order(made, (0, 1, 2, 3), call.rewriter), dims_of(tensor_of(call.op.results[0])))
@@ -165,8 +174,8 @@ def depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
     numbers, named = layer
     channels, taps = int(call.root.arg("groups")), math.prod(numbers.shape[2:])
     arguments: dict[str, Any] = {
-        "input": as_image(x.value, call.rewriter),
-        "weight": numbers.transpose(1, 2, 3, 0),
+        "input": as_row(x.value, call.rewriter),
+        "weight": in_planes(numbers).transpose(1, 2, 3, 0),
         **named,
         **{name: window[name] for name in ("stride", "padding", "dilation")},
         "depth_multiplier": len(numbers) // channels,
@@ -174,7 +183,7 @@ def depthwise(call: Call, given: list[Stored], out: Encoding) -> Made:
         "output_offset": out.zero_point,
         "scratch": _scratch(call, depthwise_bytes(channels, taps)),
     }
-    return call.made({**arguments, **_limits(out)}, IMAGE_ORDER)
+    return call.convolved({**arguments, **_limits(out)})
 
 
 def add(call: Call, given: list[Stored], out: Encoding) -> Made:
