@@ -40,6 +40,8 @@ from etir.dialects.et.layout import tensor_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.quantized import NAMESPACE
 from etir.passes.analysis.constants import ConstantStore
+from etir.passes.backend.fuse_quantized.device_moves import DeviceMove
+from etir.passes.backend.fuse_quantized.half_bytes import HalfBytes
 from etir.passes.backend.fuse_quantized.kernels import Kernels
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
@@ -69,7 +71,6 @@ class FuseQuantizedPass(Pass):
         if not has_kernels or not _is_quantized(module):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
-        from etir.passes.backend.fuse_quantized.device_moves import DeviceMove
         from etir.passes.backend.fuse_quantized.float_results import FloatResult
         from etir.passes.backend.fuse_quantized.grouped import GroupedLayer, GroupedTable, WeightOfGroups, Weights
         from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
@@ -95,8 +96,6 @@ def _halve(ctx: EtContext, module: ModuleOp) -> None:
     constants = (op.results[0] for op in module.walk() if isinstance(op, (GetWeightOp, ConstantOp)))
     if not any(tensor_of(value).element_type == i8 for value in constants):
         return
-    from etir.passes.backend.fuse_quantized.half_bytes import HalfBytes
-
     pattern = HalfBytes(module, ConstantStore(module))
     for method in methods(module):
         apply_patterns_greedily(ctx, method, [pattern])
