@@ -385,7 +385,7 @@ def _as_strided(step: Step) -> SSAValue:
     if not all(isinstance(n, int) for n in (*size, *stride)):
         numbers = [dim_of(n) if isinstance(n, SSAValue) else n for n in stride]
         known = tuple(n for n in numbers if n is not None)
-        if len(known) < len(numbers) or dim_order(dims_of(step.type), known) is None:
+        if len(known) < len(numbers) or not _are_apart(dims_of(step.alias.type), known):
             raise step.unsupported("several of its elements may be one element in memory")
     elif _overlaps(size, stride) and not (step.fills and step.written[0] is step.alias):
         raise step.unsupported("several of its elements are one element in memory")
@@ -400,6 +400,12 @@ def _as_strided(step: Step) -> SSAValue:
         aten.as_strided_scatter.default,
         self=step.base(), src=source, size=size, stride=stride, storage_offset=op.arg("storage_offset"),
     )  # fmt: skip
+
+
+def _are_apart(dims: Strides, strides: Strides) -> bool:
+    """Whether no two elements are one in memory, whatever the sizes are: one line of them, or all of them dense."""
+    line = [stride for size, stride in zip(dims, strides, strict=True) if size != 1]
+    return 0 not in line and (len(line) <= 1 or dim_order(dims, strides) is not None)
 
 
 _MAX_COUNTED = 1_000_000

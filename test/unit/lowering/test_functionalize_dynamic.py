@@ -40,6 +40,16 @@ def two_dynamic_dims(m: Model, x: Tensor) -> tuple[Tensor, ...]:
     return y, z, u, v
 
 
+def dynamic_strides(m: Model, x: Tensor) -> tuple[Tensor, ...]:
+    """A column and the rows of a matrix of which the number of columns is not known."""
+    y = x * 1
+    y.as_strided((2,), (x.shape[1],), 1).add_(1)
+    y.as_strided((x.shape[0], x.shape[1]), (x.shape[1], 1)).mul_(2)
+    y.as_strided((1, 2), (1, x.shape[1]), 0).clamp_(-1, 1)
+    x.as_strided((2,), (x.stride(0),), 0).zero_()
+    return y, x * 1
+
+
 def dynamic_cache(m: Model, x: Tensor, position: Tensor) -> Tensor:
     m.cache.narrow(0, 0, 4)[:, : x.shape[1]].index_add_(0, position, x)
     return m.cache[:, : x.shape[1]] + 1
@@ -52,7 +62,8 @@ def test_dynamic_dim() -> None:
 
 def test_two_dynamic_dims() -> None:
     dims = {0: Dim("n", min=2, max=16), 1: Dim("k", min=3, max=16)}
-    check(two_dynamic_dims, values(4, 6), dynamic=(dims,), others=[(values(7, 3),), (values(3, 9),)])
+    for function in (two_dynamic_dims, dynamic_strides):
+        check(function, values(4, 6), dynamic=(dims,), others=[(values(7, 3),), (values(3, 9),)])
 
 
 def test_dynamic_cache() -> None:
