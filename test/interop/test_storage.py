@@ -385,9 +385,14 @@ def rows(x: Any, y: Any) -> Any:
     return x * 2
 
 
-@pytest.mark.parametrize("change", [whole, rows])
+def column(x: Any, y: Any) -> Any:
+    x.as_strided((x.shape[0],), (x.shape[1],), 1).add_(y[0, 0])
+    return x * 2
+
+
+@pytest.mark.parametrize("change", [whole, rows, column])
 def test_writes_through_strides_of_dynamic_sizes(change: Any) -> None:
-    """Elements that follow one another do not overlap, whatever the sizes are."""
+    """Elements that follow one another do not overlap, whatever the sizes are, nor do those of one line."""
 
     class Model(nn.Module):
         def forward(self, x: Any, y: Any) -> Any:

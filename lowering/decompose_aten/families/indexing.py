@@ -384,18 +384,34 @@ def as_strided_scatter(
 
 
 @decomposition(aten.as_strided_scatter.default, symint_args=("size", "stride", "storage_offset"))
-def dense_scatter(
+def strided_scatter(
     b: Builder, x: SSAValue, source: SSAValue, size: Sequence[Any], stride: Sequence[Any], offset: Any
 ) -> SSAValue | None:
-    """``slice_scatter`` into the elements in row-major order, where the strides are those of consecutive elements"""
+    """``slice_scatter`` into the elements in row-major order where the strides are those of consecutive elements, else
+    ``index_put`` at the positions that the strides give
+    """
     strides, start = b.as_sizes(stride), b.as_size(0 if offset is None else offset)
     if strides is None or start is None:
         return b.notify_match_failure("nothing is known about a stride or the offset")
     sizes = b.sizes(source)
     if any(size_as_dim(s) != size_as_dim(product(sizes[i + 1 :])) for i, s in enumerate(strides) if sizes[i] != 1):
-        return b.notify_match_failure("it leaves gaps, or has another order")
+        return _put_at_strides(b, x, source, strides, start)
     line, count = b.view(source, [product(sizes)]), product(b.sizes(x))
     if start == 0 and size_as_dim(product(sizes)) == size_as_dim(count):
         return b.view(line, b.sizes(x))
     written = b(aten.slice_scatter.default, b.view(x, [count]), line, 0, start, start + product(sizes))
+    return b.view(written, b.sizes(x))
+
+
+def _put_at_strides(
+    b: Builder, x: SSAValue, source: SSAValue, strides: Sequence[SizeLike], start: SizeLike
+) -> SSAValue:
+    """``index_put`` of the elements of ``source`` at positions that are computed when the program runs."""
+    sizes, line = b.sizes(source), [product(b.sizes(source))]
+    places = b.add(b.full([1] * len(sizes), 0, i64), b.scalar(start))
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        steps = b.mul(b.arange(size), b.scalar(stride))
+        places = b.add(places, b.view(steps, [size if i == axis else 1 for i in range(len(sizes))]))
+    flat = b.view(x, [product(b.sizes(x))])
+    written = b(aten.index_put.default, flat, [b.view(places, line)], b.view(source, line))
     return b.view(written, b.sizes(x))
