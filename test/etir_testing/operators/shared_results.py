@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ FOUND = Path(__file__).with_name("shared_results.json")
 
 
 MOST_SECONDS = 5
-"""What an operator may take."""
+"""What an operator may take of the processor, and may wait twenty times."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ def find(name: str) -> list[Shared]:
     child = os.fork()
     if child == 0:
         os.close(reading)
-        signal.alarm(MOST_SECONDS)
+        resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+        signal.alarm(20 * MOST_SECONDS)  # for one that waits for ever
         with os.fdopen(writing, "w") as out:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             for one in found_in(name, call):
