@@ -134,8 +134,10 @@ class Lowering(Memory):
             return False
         if isinstance(op, SchemaOp):
             return operator_of(op) in VIEWS and op.operands[0] in self._later
+        if op.kind.data != "map" or not all(isinstance(v.type, TensorType) for v in op.inputs):
+            return False
         known = [v in self.weights or v in self._later or is_flags(type_of(v)) for v in op.inputs]
-        return op.kind.data == "map" and all(known) and not all(v in self.weights for v in op.inputs)
+        return all(known) and not all(v in self.weights for v in op.inputs)
 
     # --- places -----------------------------------------------------------------------------------------------------
 
