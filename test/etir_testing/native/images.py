@@ -79,7 +79,7 @@ class Code:
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What the code writes. Fails when it writes anywhere else."""
-        given = [np.ascontiguousarray(x, np.float32) for x in inputs]
+        given = [np.ascontiguousarray(x, x.dtype if x.dtype == np.bool_ else np.float32) for x in inputs]
         if self.emulated is not None:
             return self._emulate(self.emulated, given)
         types = types_of_call(self.func, given)[len(given) :]

@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from etir.backends.native.cpu import cpu
 from etir.backends.native.elementwise import Body
+from etir.backends.native.flags import flags
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.lowering.images import identity
 from etir.backends.native.passes.tile_schedule import choose_schedules
@@ -85,17 +86,25 @@ class Function:
         self.inputs.append((shape, tuple(strides), self.numbers.standard_normal(max(1, count)).astype(np.float32)))
         return len(self.inputs) - 1
 
+    def truth(self, shape: tuple[int, ...]) -> int:
+        """An input of truth values."""
+        self.inputs.append((shape, (), self.numbers.random(shape) < 0.5))
+        return len(self.inputs) - 1
+
     def step(self, shape: tuple[int, ...], make: Callable[[Callable[[int], SSAValue], SSAValue], TemplateOp]) -> None:
         """An operation that writes an output of this shape."""
         self.outputs.append(shape)
         self.steps.append(make)
 
     def build(self) -> FuncOp:
-        types = [memref((data.size,)) for _, _, data in self.inputs] + [memref(shape) for shape in self.outputs]
+        given = [flags(s) if data.dtype == np.bool_ else memref((data.size,)) for s, _, data in self.inputs]
+        types = [*given, *map(memref, self.outputs)]
         block = Block(arg_types=types)
 
         def operand(number: int) -> SSAValue:
-            shape, strides, _ = self.inputs[number]
+            shape, strides, data = self.inputs[number]
+            if data.dtype == np.bool_:
+                return block.args[number]
             static = DenseArrayBase.from_list
             cast = ReinterpretCastOp(
                 block.args[number], [], [], [], static(i64, [0]), static(i64, [*shape]), static(i64, [*strides]),
