@@ -27,6 +27,7 @@ from etir.dialects.text import print_module, source_location
 from etir.interpret.evaluator import Evaluator
 from etir.interpret.interpreter import Interpreter
 from etir.quantization.errors import E1503, E1504, E1505
+from etir.quantization.passes.annotate_quantization import FLOAT
 
 BINS = 2048
 _HALF = BINS // 2
@@ -136,8 +137,16 @@ def calibrate(
 
 
 def key_of(module: ModuleOp, samples: Sequence[Sequence[Any]]) -> str:
-    """32 hexadecimal digits of a program, whose text names its weights by their digests, and of what it runs on."""
-    found = hashlib.sha256(print_module(module).encode())
+    """32 hexadecimal digits of a program, whose text names its weights by their digests, and of what it runs on.
+
+    What becomes of a value after it was seen (``quant.float``) is no part of it.
+    """
+    marks = {op: op.attributes.pop(FLOAT) for op in module.walk() if FLOAT in op.attributes}
+    try:
+        found = hashlib.sha256(print_module(module).encode())
+    finally:
+        for op, mark in marks.items():
+            op.attributes[FLOAT] = mark
     for sample in samples:
         for value in sample:
             array = np.asarray(value)

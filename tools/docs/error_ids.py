@@ -14,6 +14,7 @@ PACKAGES = (
     "lowering",
     "backends",
     "emit",
+    "quantization",
     "devtools",
     "tools",
     "interpret",

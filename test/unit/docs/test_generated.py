@@ -77,6 +77,12 @@ def test_every_id_is_in_the_table_of_its_area() -> None:
     assert re.findall(r'id="(E\d{4})"', made("errors")) == sorted(REGISTRY)
 
 
+def test_every_module_of_errors_is_in_a_package_that_is_looked_into() -> None:
+    """Whichever modules other tests have loaded: ids of a package that is left out would be missing from the page."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"etir"}
+    assert packages and {name for name in packages if any((ROOT / name).rglob("errors.py"))} <= set(error_ids.PACKAGES)
+
+
 def test_every_kernel_of_every_target_has_a_row() -> None:
     from etir.targets.manifest import available, load
 
