@@ -170,7 +170,9 @@ def test_equalized_channels_are_no_faults() -> None:
 
 
 def test_a_wrong_layer_is_named() -> None:
-    """Channels-last kernels on integers are seen, and one that is wrong is the first finding."""
+    """Channels-last kernels on integers are seen, and one that is wrong is the first finding: the last one that gives
+    integers, which is the layer before the output.
+    """
     torch.manual_seed(0)
     program, _, compiled, samples = quantized(Image(), (1, 3, 16, 16), "static-int8", target="etir")
     good = compare(program, compiled, inputs=samples)
@@ -183,7 +185,7 @@ def test_a_wrong_layer_is_named() -> None:
         return run
 
     found = compare(program, compiled, inputs=samples, runtime={"broken": broken})
-    assert not found.is_good and str(found).startswith("first wrong: second at runtime broken")
+    assert not found.is_good and str(found).startswith("first wrong: relu at runtime broken")
     assert "dB from the float program" in str(found)
 
 
