@@ -30,9 +30,6 @@ CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.defau
 MASKS = ("aten.where.self",)
 """Choices by truth values."""
 
-FILLS = ("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
-"""A number where a mask is true."""
-
 POOLS = (
     "aten.max_pool2d_with_indices.default",
     "aten.avg_pool2d.default",
@@ -229,7 +226,7 @@ def claim(*given: Row) -> None:
 def claimed() -> Sequence[Row]:
     """Every row."""
     powers = ["aten.pow.Tensor_Scalar"]
-    plain = [name for name in ELEMENTWISE if name not in (*powers, *MASKS, *FILLS)]
+    plain = [name for name in ELEMENTWISE if name not in (*powers, *MASKS)]
     return [
         *rows(["aten.linear.default", "aten.mm.default", "aten.bmm.default"], *COMMON),
         *rows(["aten.convolution.default"], *COMMON, _convolution),
@@ -241,8 +238,6 @@ def claimed() -> Sequence[Row]:
         *rows(plain, *COMMON, elementwise_fits()),
         *rows(powers, *COMMON, elementwise_fits(), _power),
         *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
-        *rows([FILLS[0]], *SHAPES, *_choices("mask", "self"), elementwise_fits()),
-        *rows([FILLS[1]], *SHAPES, *_choices("mask", "self", "value"), elementwise_fits()),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),
         *rows(["aten.native_group_norm.default"], *COMMON, _norm),

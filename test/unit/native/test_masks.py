@@ -58,20 +58,6 @@ class Choice(nn.Module):
         return torch.relu(torch.where(c, self.layer(x), y)) + 1.0
 
 
-class Fill(nn.Module):
-    """Scores without some keys, as a number and as one that is given; a row may have no key at all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.ModuleList(nn.Linear(24, 72) for _ in range(2))
-
-    def forward(self, x: torch.Tensor, hidden: torch.Tensor, low: torch.Tensor) -> torch.Tensor:
-        for layer, least in zip(self.qkv, (-1e9, low), strict=True):
-            q, k, v = layer(x).chunk(3, -1)
-            x = x + torch.softmax((q @ k.transpose(-1, -2)).masked_fill(hidden, least), -1) @ v
-        return x
-
-
 def causal(n: int) -> torch.Tensor:
     return torch.tril(torch.ones(n, n, dtype=torch.bool))
 
@@ -128,28 +114,6 @@ def test_a_choice_in_a_tile() -> None:
     program = compiled(module, inputs, delegates=["native"])
     assert program.warnings == ()
     agrees(program, module, inputs, native="trusted")
-
-
-@pytest.mark.parametrize("low", [-1e9, LOW, float("nan")])
-def test_filled(low: float) -> None:
-    """Two layers of attention are one delegate; rows without a key are eager's, NaN and numbers, as are NaN elsewhere.
-    One thread and three give the same bits.
-    """
-    torch.manual_seed(0)
-    hidden = ~causal(19).expand(2, 19, 19).clone()
-    hidden[1, 7] = True
-    x = torch.randn(2, 19, 24)
-    module, inputs = Fill(), (x, hidden, torch.tensor(low))
-    for name in here():
-        program = compiled(module, inputs, delegates=[f"native{{cpus={name}}}"])
-        assert program.warnings == ()
-        assert len(blobs_of(program.buffer)) == 1
-        agrees(program, module, inputs, native="trusted")
-        one, three = (etir.runtime.load(program, threads=n).forward(*inputs)[0] for n in (1, 3))
-        torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(three), rtol=0, atol=0, equal_nan=True)
-    spoilt = x.clone()
-    spoilt[0, 3, 5] = float("nan")
-    agrees(program, module, (spoilt, hidden, torch.tensor(low)), native="trusted")
 
 
 def test_truth_values_are_what_is_asked_for() -> None:
