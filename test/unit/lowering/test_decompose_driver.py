@@ -22,7 +22,7 @@ from etir.lowering.decompose_aten.static_sizes import needs_static_size
 from etir.lowering.verify_core_aten import VerifyCoreAtenPass
 from etir.passes.infra.rewriting import Observer, PatternError
 
-from etir_testing.lowering.one_op import check, decompose, one_op_module
+from etir_testing.lowering.one_op import check, compare, decompose, evaluate, one_op_module
 
 X = torch.randn(7, 4)
 SILU = "aten.silu.default"
@@ -145,6 +145,18 @@ TRACED: list[tuple[str, tuple[Any, ...], dict[int, list[int]]]] = [
 def test_traced(name: str, args: tuple[Any, ...], dynamic: dict[int, list[int]]) -> None:
     names = check(name, *args, dynamic=dynamic)
     assert not any(n.split(".")[1].endswith("_") for n in names)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5)])
+def test_losses_of_several_labels_have_the_shape_that_export_gives_them(shape: tuple[int, ...]) -> None:
+    """Of a row that is no batch torch's kernel gives a scalar, its shape function a list of one."""
+    x, labels = torch.randn(shape), torch.tensor([1, 3, -1, 0, 2]).expand(shape)
+    args = (x, labels, 0)
+    module, tensors = one_op_module("aten.multilabel_margin_loss.default", args, {})
+    decompose(module)
+    (got,) = evaluate(module, tensors)
+    assert got.shape == (shape[:-1] or (1,))
+    compare(got, torch.ops.aten.multilabel_margin_loss(*args).reshape(got.shape), 1e-6)
 
 
 def test_graphs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
