@@ -183,8 +183,8 @@ def multilabel_margin_loss(b: Builder, x: SSAValue, target: SSAValue, reduction:
     is_pair = b.logical_and(b.eq(b.unsqueeze(wanted, 2), b.arange(classes)), b.unsqueeze(counts, 2))
     others = b.logical_not(b(aten.any.dim, is_pair, 1, True))
     z = b.where(b.logical_and(b.unsqueeze(counts, 2), others), z, 0.0)
-    # Of a row that is no batch torch's kernel gives a scalar and its shape function a list of one, which is what the rest
-    # of a program was exported with; so the losses keep the dim of the rows.
+    # Of a row that is no batch torch's kernel gives a scalar and its shape function a list of one, which is what the
+    # rest of a program was exported with; so the losses keep the dim of the rows.
     return reduced(b, b.sum(b.mean(z, [2]), [1]), reduction)
 
 
