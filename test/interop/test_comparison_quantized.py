@@ -16,7 +16,7 @@ from etir.devtools.comparison.layers import COARSE, WRONG, Layers
 from etir_testing.models.registry import MODELS
 from etir_testing.models.zoo_table import ENTRIES
 from etir_testing.nightly import cases
-from etir_testing.quantization.planted import FAULTS, place_of
+from etir_testing.quantization.planted import FAULTS, places_of
 
 SETTINGS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "xnnpack": ({"delegates": ["xnnpack"]}, ("etir",)),
@@ -57,15 +57,15 @@ def model(name: str) -> tuple[ExportedProgram, tuple[tuple[torch.Tensor, ...], .
         return torch.export.export(built.module, built.inputs), (built.inputs,)
 
 
-def layers(name: str, recipe: str, setting: str, fault: str = "") -> tuple[Layers, str]:
-    """What a comparison finds in a model that was quantized, and the place of what was planted in it."""
+def layers(name: str, recipe: str, setting: str, fault: str = "") -> tuple[Layers, tuple[str, ...]]:
+    """What a comparison finds in a model that was quantized, and the places of what was planted in it."""
     program, samples = model(name)
     options, runtimes = SETTINGS[setting]
     quantized = etir.quantize(program, recipe, calibration=samples, **options)
-    place = place_of(FAULTS[fault](quantized.module)) if fault else ""
+    places = places_of(FAULTS[fault](quantized.module)) if fault else ()
     found = compare(program, quantized.compile(trace=True), inputs=samples[:1], runtime=runtimes)
     assert isinstance(found, Layers)
-    return found, place
+    return found, places
 
 
 @pytest.mark.parametrize("case", cases(map(" ".join, EVERY), nightly=[" ".join(one) for one in EVERY if one != FIRST]))
@@ -109,6 +109,6 @@ PLANTED = [f"{name} {setting} {fault}" for name, setting in STATIC for fault in 
 )
 def test_a_planted_fault_is_found_first(case: str) -> None:
     name, setting, fault = case.split(maxsplit=2)
-    found, place = layers(name, "static-int8", setting, fault)
-    assert found.finding is not None and found.finding.where.endswith(place), (place, str(found))
+    found, places = layers(name, "static-int8", setting, fault)
+    assert found.finding is not None and found.finding.where.endswith(places), (places, str(found))
     assert "by itself" in str(found)

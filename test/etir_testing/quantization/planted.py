@@ -68,8 +68,16 @@ FAULTS: dict[str, Callable[[ModuleOp], Operation]] = {
 """By name: changes a program, and returns the operation that is the first to compute something else."""
 
 
-def place_of(op: Operation) -> str:
-    """``model.py:41`` of an operation."""
+def places_of(op: Operation) -> tuple[str, ...]:
+    """``model.py:41`` of an operation, and of the activation after it: kernels that do both have the latter's place."""
+    places = [_place(op)]
+    readers = [use.operation for use in op.results[0].uses]
+    if len(readers) == 1 and "relu" in readers[0].name:
+        places.append(_place(readers[0]))
+    return tuple(places)
+
+
+def _place(op: Operation) -> str:
     place = source_location(op.location)
     assert place is not None
     return f"{place.file.rpartition('/')[2]}:{place.line}"
