@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.errors import E1108
 from etir.backends.xnnpack.graph import Constant, Graph, Node, PerBlock, PerChannel, PerTensor, PerToken, Value
-from etir.backends.xnnpack.schema import ALIGN_CORNERS, KEEP_DIMS
+from etir.backends.xnnpack.schema import ALIGN_CORNERS, KEEP_DIMS, TRANSPOSED
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import i8, i32, ui8
 from etir.dialects.et.layout import order_of
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 _HELD: dict[str, Attribute] = {"fp16": f16, "bf16": bf16, "int32": i32}
 _RANGE: dict[str, tuple[int, int, Attribute]] = {"qint8": (-128, 127, i8), "quint8": (0, 255, ui8)}
 _CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
-_TRANSPOSED = 1
-"""Flag of nodes with a matrix: it has its rows where its columns would be."""
 
 
 def held_as(value: Value) -> Attribute:
@@ -219,14 +217,14 @@ def _prelu(b: Builder, xs: _Operands, node: Node) -> SSAValue:
 
 def _fully_connected(b: Builder, xs: _Operands, node: Node) -> SSAValue:
     weight = _given(xs[1])
-    if _int(node, "flags") & _TRANSPOSED:
+    if _int(node, "flags") & TRANSPOSED:
         weight = b.transpose(weight, 0, 1)
     return b(aten.linear.default, xs[0], weight, xs[2] if len(xs) > 2 else None)
 
 
 def _matmul(b: Builder, xs: _Operands, node: Node) -> SSAValue:
     left, right = _given(xs[0]), _given(xs[1])
-    if _int(node, "flags") & _TRANSPOSED:
+    if _int(node, "flags") & TRANSPOSED:
         right = b.transpose(right, -1, -2)
     if rank(left) == 2:
         return b.mm(left, right)

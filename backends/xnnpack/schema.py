@@ -32,6 +32,8 @@ EXTERNAL_INPUT, EXTERNAL_OUTPUT = 1, 2
 """Flags of values."""
 KEEP_DIMS, ALIGN_CORNERS, TENSORFLOW_LEGACY = 0x40, 0x8, 0x4
 """Flags of nodes: reductions keep their dims; the two ways to sample in a resize besides half-pixel centers."""
+TRANSPOSED = 1
+"""Flag of nodes with a matrix: a filter is (inputs, outputs), a right operand (columns, depth)."""
 MAX_EXTERNALS = 4096
 MAX_DIMS = 6
 

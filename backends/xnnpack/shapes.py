@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias, cast
 
-from etir.backends.xnnpack.schema import KEEP_DIMS, NodeKind
+from etir.backends.xnnpack.schema import KEEP_DIMS, TRANSPOSED, NodeKind
 
 Dims: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = Mapping[str, int | float | tuple[int, ...]]
@@ -128,15 +128,17 @@ def _global_pool(operands: Sequence[Dims], attributes: Attributes) -> Dims:
 def _fully_connected(operands: Sequence[Dims], attributes: Attributes) -> Dims:
     image, weight = operands[0], operands[1]
     _need(len(weight) == 2, f"expected a filter of 2 dims (outputs, inputs), not {list(weight)}")
-    _need(bool(image) and image[-1] == weight[1], f"the last dim of {list(image)} is not the filter's {weight[1]}")
-    return (*image[:-1], weight[0])
+    columns, depth = reversed(weight) if _int(attributes, "flags") & TRANSPOSED else weight
+    _need(bool(image) and image[-1] == depth, f"the last dim of {list(image)} is not the filter's {depth}")
+    return (*image[:-1], columns)
 
 
 def _matmul(operands: Sequence[Dims], attributes: Attributes) -> Dims:
     left, right = operands
     _need(len(left) == len(right) >= 2, f"{list(left)} and {list(right)} are not batches of matrices")
-    _need(left[-1] == right[-2], f"{list(left)} times {list(right)}: the inner dims differ")
-    return (*_broadcast([left[:-2], right[:-2]], attributes), left[-2], right[-1])
+    columns, depth = (right[-2], right[-1]) if _int(attributes, "flags") & TRANSPOSED else (right[-1], right[-2])
+    _need(left[-1] == depth, f"{list(left)} times {list(right)}: the inner dims differ")
+    return (*_broadcast([left[:-2], right[:-2]], attributes), left[-2], columns)
 
 
 def _transpose(operands: Sequence[Dims], attributes: Attributes) -> Dims:

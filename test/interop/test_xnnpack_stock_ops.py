@@ -47,6 +47,24 @@ def test_operator_on_integers(name: str) -> None:
     assert name not in FEW or (found.stage == "done" and found.integer_nodes)
 
 
+@pytest.mark.parametrize("form", cases(["dynamic-int8", "int8"], nightly=["int8"]))
+def test_a_filter_may_be_transposed(form: str) -> None:
+    """A layer whose weights are (inputs, outputs), as GPT-2's are, stays on floats there, with a flag at its node."""
+    layer = torch.nn.Linear(24, 8)
+    weight, bias = torch.nn.Parameter(normal(8, 24)), torch.nn.Parameter(normal(24))
+
+    class Own(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.bias, self.layer = weight, bias, layer
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(torch.addmm(self.bias, x, self.weight).relu())
+
+    (found,) = examine(Entry("own", lambda: Built(Own().eval(), (normal(3, 8),)), "here"), [form], None)
+    assert found.stage == "done" and not found.failed(), found.sentence()
+
+
 def test_an_average_pool_has_no_dilation() -> None:
     """ExecuTorch writes 0 as the dilation of its node, which nobody reads: also with a window as wide as the image."""
 

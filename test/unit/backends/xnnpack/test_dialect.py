@@ -80,7 +80,9 @@ A, B = "!xnn.tensor<2x3xfp32>", "!xnn.tensor<3x2xfp32>"
         (f"xnn.clamp(%a, clamp = [2.0, 1.0]) : ({A}) -> {A}", "is empty"),
         (f"xnn.abs(%a) : ({A}) -> !xnn.tensor<2x3xfp16>", "keeps the datatype"),
         (f"xnn.fully_connected(%a, %b, none) : ({A}, {B}) -> {A}", "is not the filter's 2"),
+        (f"xnn.fully_connected(%a, %a, none, flags = 1) : ({A}, {A}) -> {A}", "is not the filter's 2"),
         (f"xnn.batch_matrix_multiply(%a, %a) : ({A}, {A}) -> {A}", "inner dims differ"),
+        (f"xnn.batch_matrix_multiply(%a, %b, flags = 1) : ({A}, {B}) -> {A}", "inner dims differ"),
         (f"xnn.concatenate2(%a, %a, axis = 2) : ({A}, {A}) -> {A}", "axis 2 is not a dim"),
         (f"xnn.static_slice(%a, offsets = [1, 0], sizes = [2, 3]) : ({A}) -> {A}", "is not inside"),
         (f"xnn.max_pooling2d(%a) : ({A}) -> {A}", "an image of 4 dims"),
@@ -95,6 +97,19 @@ def test_verifier(operation: str, message: str) -> None:
     with pytest.raises(EtirError) as caught:
         verify_module(parse_module(text, EtContext(dialects=backend_dialects())))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        f"xnn.fully_connected(%a, %b, none, flags = 1) : ({A}, {B}) -> !xnn.tensor<2x2xfp32>",
+        f"xnn.batch_matrix_multiply(%a, %a, flags = 1) : ({A}, {A}) -> !xnn.tensor<2x2xfp32>",
+    ],
+)
+def test_a_matrix_may_be_transposed(operation: str) -> None:
+    """A flag says so."""
+    text = f"func.func @g(%a: {A}, %b: {B}) {{\n  %r = {operation}\n  func.return\n}}"
+    verify_module(parse_module(text, EtContext(dialects=backend_dialects())))
 
 
 @pytest.mark.parametrize(
