@@ -1,6 +1,8 @@
 """Weights of groups of integers for layers in floating point: XNNPACK has no node that takes them, so that other nodes
 make the numbers when the graph runs. The file has a byte for each number of 8 bits, half a byte for one of 4 bits.
 
+Scales are held in 16 bits where those have every one of them, as those of etir's own quantizer do.
+
 A byte holds two numbers of 4 bits, ``v = 16 h + (l + 8)``, both from -8 to 7: ``h = floor(v / 16)`` is of the right
 half of a row, ``l = v - 16 h - 8`` of the left half. All of it is exact in float32.
 """
@@ -11,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
-from etir.backends.xnnpack.datatypes import BY_NAME
+from etir.backends.xnnpack.datatypes import BY_FLOAT_NAME, BY_NAME
 from etir.backends.xnnpack.legalize.constants import QuantizedWeight, blob_of
 from etir.backends.xnnpack.legalize.emitter import Emitter, quantized_info
 from etir.backends.xnnpack.scales import Scale
 from etir.backends.xnnpack.types import TensorInfo
+from etir.dialects.narrow import in_sixteen_bits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,9 +37,18 @@ def unpacked(emitter: Emitter, weight: QuantizedWeight, like: SSAValue) -> SSAVa
     scales = weight.scales.reshape(rows, -1, 1)
     groups = scales.shape[1]
     numbers = emitter.reshape(numbers, (rows, groups, columns // groups))
-    numbers = emitter.node("multiply", [numbers, emitter.float_constant(scales, like)])
+    numbers = emitter.node("multiply", [numbers, _scales(emitter, scales, like)])
     made = emitter.made[key] = emitter.reshape(numbers, (rows, columns))
     return made
+
+
+def _scales(emitter: Emitter, scales: np.ndarray, like: SSAValue) -> SSAValue:
+    narrow = in_sixteen_bits(scales)
+    if narrow is None:
+        return emitter.float_constant(scales, like)
+    name, array = narrow
+    stored = emitter.constant(TensorInfo(BY_FLOAT_NAME[name], array.shape), blob_of(array))
+    return emitter.node("convert", [stored], info=TensorInfo(BY_NAME["fp32"], array.shape))
 
 
 def _bytes(emitter: Emitter, integers: np.ndarray) -> SSAValue:

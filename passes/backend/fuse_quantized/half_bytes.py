@@ -12,20 +12,24 @@ After, with numbers from -8 to 7, of which the first half of a row is in the low
     high = floor(x / 16), low = x - 16 high
     %y = edge.aten.sub.Scalar(cat(low, high), 8)
 
+The scales that they are multiplied with become constants of 16 bits and a cast, where those hold every one of them.
 The numbers are the same. What is multiplied out in each run takes four operators more, so this is for weights, not for
 small constants, and where nothing else reads the integers.
 """
 
 from __future__ import annotations
 
+from typing import cast
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.dtypes import f32, i8, ui8
+from etir.dialects.dtypes import BY_TORCH_NAME, f32, i8, ui8
 from etir.dialects.edge.base import PREFIX, EdgeOp
 from etir.dialects.et.layout import is_contiguous, tensor_of, tensor_type
 from etir.dialects.et.program import GetWeightOp
+from etir.dialects.narrow import in_sixteen_bits
 from etir.lowering.build.builder import Builder
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.backend.fuse_quantized.kernels import weight_symbol
@@ -34,7 +38,10 @@ from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
 LEAST = 1024
 """Numbers of a constant that is worth it."""
+LEAST_SCALES = 64
+"""Scales that are worth a cast."""
 VIEW = "aten.view_copy.default"
+_SCALE, _SHIFT = "aten.mul.Tensor", "aten.sub.Tensor"
 
 
 class HalfBytes(Pattern):
@@ -72,13 +79,44 @@ class HalfBytes(Pattern):
         both = b.cast(constant.results[0], f32)
         upper = b.floor(b.mul(both, 0.0625))
         lower = b(aten.sub.Tensor, both, upper, alpha=16)
+        product = _product(op.results[0])
+        for scales in () if product is None else product.operands:
+            self._narrow(scales, b, rewriter)
         rewriter.replace_op(op, [b.sub(b(aten.cat.default, [lower, upper], packed.ndim - 1), 8)])
+
+    def _narrow(self, scales: SSAValue, b: Builder, rewriter: PatternRewriter) -> None:
+        source = _constant(scales)
+        if not self.store.is_constant(source) or not all(is_contiguous(tensor_of(v)) for v in (source, scales)):
+            return
+        array = array_of(source, self.store)
+        if array is None or array.dtype.name != "float32" or array.size < LEAST_SCALES:
+            return
+        narrow = in_sixteen_bits(array)
+        if narrow is None:
+            return
+        name, stored = narrow
+        type = tensor_type(BY_TORCH_NAME[name].type, tensor_of(scales).get_shape())
+        hint = f"{weight_symbol(source) or 'scales'}_{name}"
+        constant = self.store.make(stored.tobytes(), type, cast(EdgeOp, rewriter.root), hint)
+        rewriter.insert_op(constant)
+        rewriter.replace_all_uses_with(scales, b.cast(constant.results[0], f32))
 
 
 def _constant(value: SSAValue) -> SSAValue:
     """What a view is a view of."""
     owner = value.owner
     return owner.operands[0] if isinstance(owner, EdgeOp) and owner.op_name == VIEW else value
+
+
+def _product(value: SSAValue) -> EdgeOp | None:
+    """The product with scales that numbers go into, with their zero points off."""
+    while (user := value.get_user_of_unique_use()) is not None and isinstance(user, EdgeOp):
+        if user.op_name == _SCALE:
+            return user
+        if user.op_name not in (VIEW, _SHIFT):
+            return None
+        value = user.results[0]
+    return None
 
 
 def _read_as_bytes(module: ModuleOp) -> frozenset[str]:

@@ -36,3 +36,26 @@ func.func @halves() -> tensor<64x32xf32> {
   %y = edge.dim_order_ops._to_dim_order_copy.default(%v, dtype = f32, dim_order = [0, 1]) : (tensor<64x32xi8>) -> tensor<64x32xf32>
   func.return %y : tensor<64x32xf32>
 }
+
+// -----
+
+// Scales that float16 holds have 16 bits in the file; the second ones need float32.
+
+// CHECK-LABEL: func.func @scales
+func.func @scales() -> (tensor<64x32xf32>, tensor<64x32xf32>) {
+  // CHECK: %[[S:.*]] = et.get_weight @scales_float16 : tensor<64x1xf16>
+  // CHECK: %[[F:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%[[S]], dtype = f32, dim_order = [0, 1])
+  // CHECK: edge.aten.mul.Tensor(%{{.*}}, %[[F]])
+  // CHECK: %[[T:.*]] = edge.aten.view_copy.default(%{{.*}}, size = [64, 1]) : (tensor<32x2xf32>)
+  // CHECK: edge.aten.mul.Tensor(%{{.*}}, %[[T]])
+  %w = et.constant dense<2> : tensor<64x32xi8>
+  %s = et.constant dense<0.25> : tensor<32x2xf32>
+  %t = et.constant dense<0.1> : tensor<32x2xf32>
+  %x = edge.dim_order_ops._to_dim_order_copy.default(%w, dtype = f32, dim_order = [0, 1]) : (tensor<64x32xi8>) -> tensor<64x32xf32>
+  %sv = edge.aten.view_copy.default(%s, size = [64, 1]) : (tensor<32x2xf32>) -> tensor<64x1xf32>
+  %y = edge.aten.mul.Tensor(%x, %sv) : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+  %z = edge.dim_order_ops._to_dim_order_copy.default(%w, dtype = f32, dim_order = [0, 1]) : (tensor<64x32xi8>) -> tensor<64x32xf32>
+  %tv = edge.aten.view_copy.default(%t, size = [64, 1]) : (tensor<32x2xf32>) -> tensor<64x1xf32>
+  %a = edge.aten.mul.Tensor(%z, %tv) : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+  func.return %y, %a : tensor<64x32xf32>, tensor<64x32xf32>
+}
