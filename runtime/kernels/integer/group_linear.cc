@@ -14,6 +14,7 @@
 // Minimums add minimum * float(sum of q) in the first form, times s in the second, after the group's product.
 #include <initializer_list>
 
+#include "kernels/integer/group_amx.h"
 #include "kernels/integer/group_linear.gen.h"
 #include "kernels/integer/group_row.h"
 #include "kernels/integer/group_row_vnni.h"
@@ -27,7 +28,8 @@ using namespace integer;
 constexpr int kMostTile = 8;                ///< rows of a tile at most
 constexpr int kBlockGroups = 32;            ///< groups whose scales are made float32 at once
 constexpr int64_t kStripBytes = 128 << 10;  ///< of left numbers that are multiplied by a panel while it is near
-constexpr int64_t kTaskBytes = 16 << 10;    ///< of weights that are worth a task of their own
+constexpr int64_t kStripBytesAmx = 512 << 10;
+constexpr int64_t kTaskBytes = 16 << 10;  ///< of weights that are worth a task of their own
 
 /// Rows of a tile that the registers of a variant hold the sums of.
 template <int kBits>
@@ -36,11 +38,13 @@ int tile_rows(GroupVariant variant) {
   return kBits == 8 && variant == GroupVariant::Avx2 ? 2 : 4;
 }
 
-/// The rows of the input as integers, tile by tile: `most` rows each, then halves of that, as the rows are left.
+/// The rows of the input as integers, tile by tile: `most` rows each, then halves of that, as the rows are left. With
+/// AMX each row is one, and there are some more, of zeros, up to whole registers.
 struct Left {
   int64_t rows, depth, groups;
+  int64_t stride;  ///< bytes of a row: more than the depth with AMX
   int most;
-  bool by_row;
+  bool by_row, amx;
   int8_t* numbers;       ///< [tile][four of the depth][row of the tile][4]
   int32_t* offsets;      ///< [tile][group][row of the tile]
   float* sums;           ///< the same; null: no minimums
@@ -77,7 +81,7 @@ void quantize_tile(const Left& left, const float* input, int64_t width, int64_t 
       int32_t sum = 0;
       for (int64_t k = begin; k < begin + group; k += kPiece) {
         const int64_t stored = std::min(kPiece, begin + group - k), count = std::min(stored, end - k);
-        int8_t* to = left.numbers + row * left.depth + (k * size) + r * kQuad;
+        int8_t* to = left.numbers + row * left.stride + (k * size) + r * kQuad;
         int8_t buffer[kPiece];
         int8_t* numbers = size == 1 ? to : buffer;  // a row alone lies in one piece
         sum += quantize_and_sum(from + k, count, inverse, static_cast<float>(scale.zero_point), numbers);
@@ -173,6 +177,26 @@ struct GroupProduct {
     }
   }
 
+#if ETIR_INT8_AMX
+  /// The same with AMX.
+  void multiply_amx(int64_t begin, int64_t end, int64_t first, int64_t last) const {
+    alignas(64) float acc[kStripRowsAmx * kPanel];
+    alignas(64) int32_t sums[kStripRowsAmx * kPanel];
+    const TileRegisters registers(tile_depth_amx(weights.group()) / kQuad);
+    for (int64_t p = first; p < last; ++p) {
+      for (int64_t strip = begin; strip < end; strip += kStripRowsAmx) {
+        const int64_t rows = std::min<int64_t>(end - strip, kStripRowsAmx), at = strip * left.groups;
+        const int64_t whole = whole_registers_amx(rows);
+        const GroupTileAmx x = {left.numbers + strip * left.stride, left.stride,
+                                left.sums == nullptr ? nullptr : left.sums + at,
+                                left.scales == nullptr ? nullptr : left.scales + at, left.groups};
+        multiply_panel_amx<kBits>(x, whole, weights, p, sums, acc);
+        for (int64_t r = 0; r < rows; ++r) store(left, strip + r, p * kPanel, acc + r * kPanel);
+      }
+    }
+  }
+#endif
+
   /// The one row there is, `row`, times panels [first, last).
   void multiply_alone(const Left& row, int64_t first, int64_t last) const {
     groups::prefetch_panel<kBits>(weights, first);
@@ -193,12 +217,17 @@ struct GroupProduct {
   void run(KernelContext& ctx) const {
     const int64_t panels = weights.panels();
     // Strips of rows that stay in the cache while all panels go by.
-    const int64_t strip = std::max<int64_t>(64, kStripBytes / (left.depth + 1) / 64 * 64);
+    const int64_t bytes = left.amx ? kStripBytesAmx : kStripBytes, least = left.amx ? 128 : 64;
+    const int64_t strip = std::max<int64_t>(least, bytes / (left.depth + 1) / least * least);
     const int64_t strips = (left.rows + strip - 1) / strip;
     const int64_t grain = left.rows >= 16 ? 1 : grain_of(ctx, panels, panel_bytes());
     for (int64_t s = 0; s < strips; ++s) {
       ctx.parallel_for(panels, grain, [&](int64_t first, int64_t last) {
-        multiply(s * strip, std::min(left.rows, (s + 1) * strip), first, last);
+        const int64_t begin = s * strip, end = std::min(left.rows, begin + strip);
+#if ETIR_INT8_AMX
+        if (left.amx) return multiply_amx(begin, end, first, last);
+#endif
+        multiply(begin, end, first, last);
       });
     }
   }
@@ -399,8 +428,14 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
   const bool minimums = layers->minimums != nullptr;
   left.depth = products->weights.depth, left.groups = products->weights.groups;
   left.most = tile_rows<kBits>(products->variant), left.by_row = layers->sums != nullptr;
-  const int64_t pairs = left.rows * left.groups;
-  left.numbers = ctx.temp_array<int8_t>(left.rows * left.depth);
+  left.stride = left.depth;
+  int64_t whole = left.rows;
+#if ETIR_INT8_AMX
+  left.amx = products->variant == GroupVariant::Vnni && fills_registers_amx(left.rows) && has_amx();
+  if (left.amx) left.most = 1, left.stride += kTileBytes, whole = whole_registers_amx(left.rows);
+#endif
+  const int64_t pairs = whole * left.groups;
+  left.numbers = ctx.temp_array<int8_t>(whole * left.stride);
   left.offsets = ctx.temp_array<int32_t>(pairs);
   left.sums = minimums ? ctx.temp_array<float>(pairs) : nullptr;
   left.scales = left.by_row ? nullptr : ctx.temp_array<float>(pairs);
@@ -418,6 +453,13 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
       row += size;
     }
   });
+  if (whole > left.rows) {
+    const int64_t at = left.rows * left.groups;
+    std::fill(left.numbers + left.rows * left.stride, left.numbers + whole * left.stride, static_cast<int8_t>(0));
+    for (float* factors : {left.sums, left.scales}) {
+      if (factors != nullptr) std::fill(factors + at, factors + pairs, 0.0f);
+    }
+  }
   for (int i = 0; i < count; ++i) {
     if (layers[i].columns > 0) products[i].run(ctx);
   }

@@ -67,6 +67,7 @@ SHAPES = [
     (1, 64, 16, 2), (1, 576, 40, 18), (1, 192, 100, 3), (1, 40, 37, 1), (1, 640, 150, 5), (1, 96, 129, 3),
     (3, 96, 33, 3), (8, 64, 5, 1), (15, 40, 17, 1), (17, 2112, 19, 33),
     (70, 128, 50, 1), (131, 160, 16, 5), (2, 5, 1, 1), (0, 32, 4, 1), (4, 32, 0, 1), (9, 256, 3, 2),
+    (24, 2304, 20, 1), (30, 2080, 17, 1), (150, 4096, 33, 2), (16, 1056, 16, 33), (37, 1536, 18, 8),
 ]  # fmt: skip
 """Rows, depth, columns, groups."""
 
@@ -91,7 +92,8 @@ def test_dynamic(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], 
             np.testing.assert_allclose(found, real, rtol=1e-3, atol=bound)
 
 
-def test_the_largest_sums_of_a_group(kernels: Kernels) -> None:
+@pytest.mark.parametrize("rows", [1, 17, 30])
+def test_the_largest_sums_of_a_group(kernels: Kernels, rows: int) -> None:
     """A row of one group, as long as there are, whose products all have one sign: no sum of 32 bits wraps."""
     depth = 65536
     for number, value in ((15, 1.0), (15, -1.0), (0, 1.0)):
@@ -99,7 +101,7 @@ def test_the_largest_sums_of_a_group(kernels: Kernels) -> None:
             np.full((20, depth), number, np.uint8), np.ones((20, 1), np.float32), np.zeros((20, 1), np.float32), 4
         )
         arguments = [packed.weight, packed.scales, packed.minimums, np.zeros(20, np.float32), None, 20]
-        x = np.full((1, depth), value, np.float32)
+        x = np.full((rows, depth), value, np.float32)
         found, wanted = call(kernels, "int4_group_dynamic_linear", [x, *arguments])
         np.testing.assert_array_equal(found, wanted)
 
