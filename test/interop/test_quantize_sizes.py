@@ -48,9 +48,9 @@ class _Block(nn.Module):
 )
 @pytest.mark.parametrize("size", [1, 1e-6])
 def test_half_a_byte_for_each_weight(recipe: str, target: str, size: float) -> None:
-    """And two for a scale of each 32. Where float16 would not hold those of two layers of four, bfloat16 does; etir's
-    own kernels have them in float32 then. The kernels of the stock runtime, which
-    read no such weights, get them from operators that split bytes.
+    """And two for a scale of each 32. Where float16 does not hold those of two layers of four, bfloat16 does; etir's
+    own kernels have them in float32 then. Those of the stock runtime, which read no such weights, get them from
+    operators that split bytes.
     """
     torch.manual_seed(0)
     module, x = _Block().eval(), torch.randn(1, 9, 128)
