@@ -133,7 +133,7 @@ def _temp_bytes(plan: model.ExecutionPlan, rules: TempRules) -> int:
             if rule is not None:
                 names, expression = rule
                 values = [_argument(plan, index) for index in instruction.args[: len(names)]]
-                most = max(most, _evaluate(expression, dict(zip(names, values, strict=True))))
+                most = max(most, evaluate(expression, dict(zip(names, values, strict=True))))
     return most
 
 
@@ -154,7 +154,8 @@ def _argument(plan: model.ExecutionPlan, index: int) -> Any:
 _FUNCTIONS = {"min": min, "max": max, "abs": abs, "len": len, "prod": math.prod, "ceil_div": lambda a, b: -(-a // b)}
 
 
-def _evaluate(expression: str, values: dict[str, Any]) -> int:
+def evaluate(expression: str, values: dict[str, Any]) -> int:
+    """What an expression of a kernel's row in the manifest says for its arguments, by name."""
     # The expressions are part of the manifest that comes with the package, not input.
     return int(eval(expression, {"__builtins__": {}, **_FUNCTIONS, **values}))
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from etir.emit.runtime_memory import evaluate, kernel_temp_rules
 from etir.interpret.numpy_ops import lookup
 from etir.interpret.numpy_ops.groups import packed_groups
 
@@ -60,7 +63,26 @@ def call(kernels: Kernels, name: str, arguments: list[Any]) -> tuple[np.ndarray,
     """The kernel's result and the oracle's."""
     wanted = lookup(f"etir.{name}.default")(*arguments)
     (found,) = kernels.call(f"etir::{name}.out", [tensor(v) for v in arguments], [tensor(np.zeros_like(wanted))])
+    # A client gives the temporary memory that the manifest says, whatever instructions the processor has.
+    assert kernels.temp_used <= declared_temp(f"etir::{name}.out", arguments)
     return found.numpy(), wanted
+
+
+@cache
+def temp_rules() -> dict[str, Any]:
+    return dict(kernel_temp_rules())
+
+
+def declared_temp(name: str, arguments: list[Any]) -> int:
+    """The bytes of temporary memory that a kernel's row in the manifest asks for."""
+    if name not in temp_rules():
+        return 0
+    names, expression = temp_rules()[name]
+    values = {
+        n: SimpleNamespace(numel=a.size, size=lambda dim, shape=a.shape: shape[dim]) if isinstance(a, np.ndarray) else a
+        for n, a in zip(names, arguments, strict=False)
+    }
+    return evaluate(expression, values)
 
 
 SHAPES = [
