@@ -23,6 +23,7 @@ from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import BY_TORCH_NAME, f32, i8, ui8
@@ -81,10 +82,10 @@ class HalfBytes(Pattern):
         lower = b(aten.sub.Tensor, both, upper, alpha=16)
         product = _product(op.results[0])
         for scales in () if product is None else product.operands:
-            self._narrow(scales, b, rewriter)
+            self._narrow(scales, rewriter)
         rewriter.replace_op(op, [b.sub(b(aten.cat.default, [lower, upper], packed.ndim - 1), 8)])
 
-    def _narrow(self, scales: SSAValue, b: Builder, rewriter: PatternRewriter) -> None:
+    def _narrow(self, scales: SSAValue, rewriter: PatternRewriter) -> None:
         source = _constant(scales)
         if not self.store.is_constant(source) or not all(is_contiguous(tensor_of(v)) for v in (source, scales)):
             return
@@ -98,8 +99,12 @@ class HalfBytes(Pattern):
         type = tensor_type(BY_TORCH_NAME[name].type, tensor_of(scales).get_shape())
         hint = f"{weight_symbol(source) or 'scales'}_{name}"
         constant = self.store.make(stored.tobytes(), type, cast(EdgeOp, rewriter.root), hint)
+        # Where the scales are: what else reads them may come before the numbers.
+        here, rewriter.insertion_point = rewriter.insertion_point, InsertPoint.after(cast(Operation, scales.owner))
         rewriter.insert_op(constant)
-        rewriter.replace_all_uses_with(scales, b.cast(constant.results[0], f32))
+        narrowed = Builder(rewriter, "edge").cast(constant.results[0], f32)
+        rewriter.insertion_point = here
+        rewriter.replace_all_uses_with(scales, narrowed)
 
 
 def _constant(value: SSAValue) -> SSAValue:

@@ -59,3 +59,21 @@ func.func @scales() -> (tensor<64x32xf32>, tensor<64x32xf32>) {
   %a = edge.aten.mul.Tensor(%z, %tv) : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
   func.return %y, %a : tensor<64x32xf32>, tensor<64x32xf32>
 }
+
+// -----
+
+// What else reads the scales may come before the numbers.
+
+// CHECK-LABEL: func.func @shared
+func.func @shared(%q: tensor<64x32xf32>) -> (tensor<64x32xf32>, tensor<64x32xf32>) {
+  // CHECK: %[[F:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%{{.*}}, dtype = f32, dim_order = [0, 1]) : (tensor<64x1xf16>)
+  // CHECK: edge.aten.mul.Tensor(%q, %[[F]])
+  // CHECK: edge.aten.mul.Tensor(%{{.*}}, %[[F]])
+  %w = et.constant dense<2> : tensor<64x32xi8>
+  %s = et.constant dense<0.25> : tensor<32x2xf32>
+  %sv = edge.aten.view_copy.default(%s, size = [64, 1]) : (tensor<32x2xf32>) -> tensor<64x1xf32>
+  %e = edge.aten.mul.Tensor(%q, %sv) : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+  %x = edge.dim_order_ops._to_dim_order_copy.default(%w, dtype = f32, dim_order = [0, 1]) : (tensor<64x32xi8>) -> tensor<64x32xf32>
+  %y = edge.aten.mul.Tensor(%x, %sv) : (tensor<64x32xf32>, tensor<64x1xf32>) -> tensor<64x32xf32>
+  func.return %e, %y : tensor<64x32xf32>, tensor<64x32xf32>
+}
