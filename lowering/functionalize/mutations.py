@@ -32,13 +32,12 @@ from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin, Storage
 from etir.lowering.functionalize.emitter import Emitter, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.functional_variants import FunctionalVariants
+from etir.lowering.functionalize.resizing import RESIZES, Resizing
 from etir.lowering.functionalize.storage_reads import StorageReads
 from etir.lowering.functionalize.strides import Layouts
 from etir.lowering.functionalize.view_chain import Step
 from etir.lowering.functionalize.views import (
-    is_same_tensor,
     keeps_elements,
-    operand_index,
     put_back,
     repeats,
     viewed_argument,
@@ -76,7 +75,7 @@ _COMPARISONS = frozenset(
 _NO_EFFECT = frozenset({"detach_", "requires_grad_", "retain_grad", "record_stream"})
 """Operators that change no element and no size."""
 
-_REPLACES_STORAGE = frozenset({"set_", "set_data", "resize_", "resize_as_", "_resize_output_", "sparse_resize_"})
+_REPLACES_STORAGE = frozenset({"set_", "set_data", "_resize_output_", "sparse_resize_"})
 
 
 def mutates(op: SchemaOp) -> bool:
@@ -125,6 +124,7 @@ class Mutations:
         self.emit: Emitter = aliases.emit
         self._claim_weight = claim_weight
         self._storage_reads = storage_reads
+        self._resizing = Resizing(aliases, storage_reads)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -200,6 +200,8 @@ class Mutations:
         if schema.name in _NO_EFFECT:
             if op.results:
                 self._bind_result(op.results[0], self.aliases.alias(op.arg("self")))
+        elif schema.name in RESIZES:
+            self._bind_result(op.results[0], self._resizing.resize(op))
         elif schema.name in _REPLACES_STORAGE and not self._keeps_size(op):
             raise self._error(
                 "gives a tensor other memory or another size",
@@ -241,7 +243,8 @@ class Mutations:
             alias = self.aliases.alias(op.arg(schema.arguments[0].name))
             kept = keeps_elements(functional, op, alias.type)
             if kept is None:
-                self._change_sizes(op, functional)
+                new = self._resizing.view(op, functional, lambda alias: self._arguments(op, functional, [alias]))
+                self._bind_result(op.results[0], new)
                 return
             if kept:
                 self._bind_result(op.results[0], alias)
@@ -332,38 +335,6 @@ class Mutations:
         if len(elements) != len(targets):
             return [a.type for a in targets]
         return [with_element(a.type, e) for a, e in zip(targets, elements, strict=True)]
-
-    def _change_sizes(self, op: SchemaOp, functional: OpSchema) -> None:
-        """``unsqueeze_``, ``t_``, ``as_strided_``: the tensor is a view of what it was."""
-        first = op.SCHEMA.arguments[0].name
-        alias = self.aliases.alias(op.arg(first))
-        if alias.depth != self.aliases.depth:
-            raise self._error("changes the sizes of a tensor from outside of the region")
-        if alias.storage.root is alias and alias.storage.origin is not Origin.FRESH:
-            raise self._error(
-                f"changes the sizes of {alias.storage.origin.value}",
-                f"make another tensor: {op.SCHEMA.name.rstrip('_')} instead of {op.SCHEMA.name}",
-            )
-        if functional.name == "as_strided":
-            new = self._storage_reads.resized(op, alias)
-            self.aliases.rebind(alias, new)
-            self._bind_result(op.results[0], new)
-            return
-        self.aliases.refresh(op)
-        view_op = self.emit.insert(
-            op_class(functional).make(
-                self._arguments(op, functional, [alias]),
-                [r.type for r in op.results],
-                location=op.location,
-            )
-        )
-        source = functional.arguments[0].name
-        view = self.aliases.view(
-            view_op, alias, operand_index(view_op, source), view_op.results,
-            same=is_same_tensor(view_op, alias.type), certain=True,
-        )  # fmt: skip
-        self.aliases.rebind(alias, view.aliases[0])
-        self._bind_result(op.results[0], view.aliases[0])
 
     def _batch_norm(self, op: SchemaOp) -> None:
         _, supported = _HIDDEN[op.name]

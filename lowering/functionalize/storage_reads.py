@@ -88,6 +88,30 @@ class StorageReads:
         """The tensor that ``as_strided_`` makes of ``alias``. Raises error E0418."""
         return self._strided(op, alias, op.arg("size"), op.arg("stride"), op.arg("storage_offset"))
 
+    def row_major(self, op: SchemaOp, alias: Alias) -> Alias | None:
+        """The tensor that ``resize_`` makes of ``alias``: what its storage holds from its first element on, row-major.
+
+        None where the storage has fewer elements, or that is not known. Raises error E0418.
+        """
+        type = tensor_of(op.results[0])
+        dims = dims_of(type)
+        conjugated, negated = conjugate_bits(alias)
+        if conjugated or negated:
+            raise self._error(op, "its tensor shows the conjugate of what the storage holds")
+        flat, first = self._flat(op, alias, None)
+        count, wanted = product(dims_of(flat.type)), product(dims)
+        if first == 0 and count == wanted:
+            sizes = [dim if isinstance(dim, int) else self._value(op, alias, dim) for dim in dims]
+            return self._make(aten.view.default, flat, type, size=sizes)
+        if not (isinstance(count, int) and isinstance(wanted, int) and isinstance(first, int)):
+            return None
+        if wanted and first + wanted > count:
+            return None
+        stride = contiguous_strides(dims)
+        return self._make(
+            aten.as_strided.default, flat, type, size=list(dims), stride=list(stride), storage_offset=first
+        )
+
     def direct(self, alias: Alias) -> Callable[[SSAValue], tuple[Alias, SSAValue]] | None:
         """``alias`` as one ``as_strided`` of the elements in memory, to write it past the views that it is made of.
 

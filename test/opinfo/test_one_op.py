@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+import etir
+from etir.runtime.errors import E1206
+
 from etir_testing.opinfo.op_samples import dtypes_of, entries, samples
 from etir_testing.opinfo.op_stages import Outcome, outcome_of
 from etir_testing.opinfo.op_table import EXCEPTIONS, differences, exceptions, is_green, run_entry
@@ -28,6 +31,28 @@ def test_refusals_have_a_stage_and_an_id() -> None:
     outcome, *_ = run_entry("to_sparse", 1, False)
     assert outcome.stage == "decompose" and outcome.message.startswith("E0410 ")
     assert {o.stage for o in run_entry("equal", 1, False)} == {"export"}
+
+
+def test_what_torch_exports_and_cannot_run_is_no_program() -> None:
+    """Export bounds the number of elements that are selected by those of the operand, which a mask may exceed."""
+    outcomes = [outcome_of(sample, False) for sample in samples("masked_select", torch.float32, None)]
+    refused = [o for o in outcomes if o.stage != "ok"]
+    assert len(refused) < len(outcomes) and {o.stage for o in refused} == {"export"}
+    assert all(o.message.startswith("the exported program: ") for o in refused)
+
+
+def test_what_torch_can_run_is_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        def __init__(self, inputs: Any):
+            self.inputs = inputs
+
+        def __call__(self, *_: Any) -> Any:
+            raise E1206.error("no")
+
+    load = etir.runtime.load
+    monkeypatch.setattr(etir.runtime, "load", lambda buffer: {"forward": Refusing(load(buffer)["forward"].inputs)})
+    outcome = outcome_of(next(samples("tanh", torch.float32, 1)), False)
+    assert (outcome.stage, outcome.message) == ("run", "E1206 no")
 
 
 @pytest.mark.parametrize("change", [lambda y: y + 1e-3, lambda y: y.double(), lambda y: y[..., None], lambda y: (y, y)])

@@ -1,7 +1,8 @@
 """One sample through the compiler and the runtime, and the stage at which it stops.
 
 The stages: *eager* and *export* (torch's own; what stops there is no program), *import*, *decompose*, *link*,
-*compile*, *run* and *match*. Errors are told apart by their ids.
+*compile*, *run* and *match*. Errors are told apart by their ids. A sample whose program is refused when it runs, and
+whose exported program torch itself cannot run on what it was exported with, stops at *export*.
 
 Values are compared at the tolerances of ``torch.testing.assert_close``, where they are determined: random ones (two
 runs of eager with different seeds disagree) and uninitialized memory by shape and dtype, indices of equal elements by
@@ -82,10 +83,21 @@ def _stage_of(sample: Sample, stock: bool, outcome: Outcome, known: tuple[Any] |
         method = etir.runtime.load(_compiled(program).buffer)["forward"]
         got = method(*(laid_out(t, info) for t, info in zip(sample.fresh(), method.inputs, strict=True)))
     except EtirError as error:
-        return stage_of_error(error), first_diagnostic(error)
+        stage = stage_of_error(error)
+        refused = _refused_by_torch(program, sample) if stage == "run" else ""
+        return ("export", refused) if refused else (stage, first_diagnostic(error))
     except Exception as error:  # A traceback is a bug of the compiler, whatever its type.
         return "compile", f"{error_place(error)}: {one_line(error)}"
     return compare(got, expected, program, sample)
+
+
+def _refused_by_torch(program: Any, sample: Sample) -> str:
+    """Why torch cannot run what it exported on the inputs that it was exported with; empty where it can."""
+    try:
+        program.module()(*sample.fresh())
+    except Exception as error:  # Whatever torch raises.
+        return f"the exported program: {one_line(error)}"
+    return ""
 
 
 def _compiled(program: Any) -> Any:

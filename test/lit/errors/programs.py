@@ -196,14 +196,14 @@ class OverlappingWriteAndMore(nn.Module):
 
 
 # CHECK-LABEL: === Resized
-# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0413]: 'aten.resize_.default' gives a tensor other memory or another size
-# CHECK-NEXT: y.resize_(2, 3)
+# CHECK-NEXT: programs.py:{{[0-9]+}}: error[E0413]: 'aten.resize_.default' gives a tensor more elements than its storage has, or it is not known how many
+# CHECK-NEXT: y.resize_(5, 3)
 # CHECK-NEXT: note: in pass 'functionalize'
-# CHECK-NEXT: help: make a new tensor instead
+# CHECK-NEXT: help: make a new tensor instead: new_empty, and copy what it is to hold
 class Resized(nn.Module):
     def forward(self, x):
         y = x * 2
-        y.resize_(2, 3)
+        y.resize_(5, 3)
         return y
 
     example = (torch.ones(3, 4),)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import DenseArrayBase, i64
 
+import etir
 from etir.diagnostics import EtirError
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.recorded_layout import SELF_LAYOUT
@@ -175,6 +176,61 @@ def test_write_into_another_size() -> None:
         return y
 
     assert_agrees(Function(forward), [X])
+
+
+def resized(x: Tensor, *size: int, view: Callable[[Tensor], Tensor] = lambda y: y) -> Any:
+    whole = x * 2
+    y = view(whole)
+    y.resize_(size)
+    y.add_(1)
+    return y, whole, torch.tensor(y.stride())
+
+
+RESIZED: dict[str, Callable[[Tensor], Any]] = {
+    "as many elements": lambda x: resized(x, 8, 3),
+    "fewer elements": lambda x: resized(x, 5),
+    "none": lambda x: resized(x, 0, 7),
+    "rank 0": lambda x: resized(x),
+    "a turned tensor, row-major from then on": lambda x: resized(x, 6, 4, view=lambda y: y.permute(2, 0, 1)),
+    "the sizes that it has, so that its strides stay": lambda x: resized(x, 4, 2, 3, view=lambda y: y.permute(2, 0, 1)),
+    "a view, from its first element on": lambda x: resized(x, 3, 2, view=lambda y: y[1, 1:].t()),
+    "a view with gaps, past what it shows": lambda x: resized(x, 11, view=lambda y: y[1, :, ::2]),
+}
+"""Changes of sizes in place, by what is special about them."""
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_resize(name: str) -> None:
+    assert_agrees(Function(RESIZED[name]), [X])
+
+
+def test_resize_back_to_what_is_still_there() -> None:
+    def forward(x: Tensor, like: Tensor) -> Any:
+        y = x.clone()
+        first = y[0]
+        y.resize_(5)
+        y.fill_(7)
+        y.resize_as_(like)
+        first.mul_(3)
+        return y
+
+    assert_agrees(Function(forward), [X, torch.zeros(4, 6)])
+
+
+@pytest.mark.parametrize(
+    ("forward", "id", "why"),
+    [
+        (lambda x: (x * 2).resize_(5, 5), "E0413", "more elements than its storage has"),
+        (lambda x: (x * 2)[1, 1:].resize_(11), "E0413", "more elements than its storage has"),
+        (lambda x: x.resize_(24), "E0413", "changes the sizes of an input"),
+        (lambda x: (x * 2).resize_(1, 4, 3, 2, memory_format=torch.channels_last), "E0413", "another memory format"),
+        (lambda x: torch.complex(x, x).conj().resize_(24), "E0418", "conjugate"),
+    ],
+)
+def test_resize_is_refused(forward: Callable[[Tensor], Tensor], id: str, why: str) -> None:
+    with pytest.raises(EtirError) as caught:
+        etir.compile(exported(Function(forward), [X]), target="etir")
+    assert str(caught.value.diagnostics[0].id.id) == id and why in str(caught.value)
 
 
 def test_read_of_what_saw_a_tensor_in_another_size() -> None:
