@@ -32,7 +32,7 @@ from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin, Storage
 from etir.lowering.functionalize.emitter import Emitter, Tensor, tensor_of, with_element
 from etir.lowering.functionalize.functional_variants import FunctionalVariants
-from etir.lowering.functionalize.resizing import RESIZES, Resizing
+from etir.lowering.functionalize.resizing import RESIZES, SETS, Resizing
 from etir.lowering.functionalize.storage_reads import StorageReads
 from etir.lowering.functionalize.strides import Layouts
 from etir.lowering.functionalize.view_chain import Step
@@ -200,8 +200,10 @@ class Mutations:
         if schema.name in _NO_EFFECT:
             if op.results:
                 self._bind_result(op.results[0], self.aliases.alias(op.arg("self")))
-        elif schema.name in RESIZES:
+        elif op.name in RESIZES:
             self._bind_result(op.results[0], self._resizing.resize(op))
+        elif op.name in SETS:
+            self._bind_result(op.results[0], self._resizing.set(op))
         elif schema.name in _REPLACES_STORAGE and not self._keeps_size(op):
             raise self._error(
                 "gives a tensor other memory or another size",

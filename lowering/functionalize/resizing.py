@@ -1,6 +1,7 @@
-"""Operators that change the sizes of a tensor in place: ``t_``, ``unsqueeze_``, ``as_strided_``, ``resize_``.
+"""Operators that change the sizes of a tensor in place (``t_``, ``unsqueeze_``, ``as_strided_``, ``resize_``), or its
+storage (``set_``).
 
-The tensor is a view of what it was from then on, over the same storage; views that the program took before stay what
+The tensor is a view from then on, of what it was or of the other tensor; views that the program took before stay what
 they are. The sizes of what the caller has (inputs, buffers, weights) cannot change, which no runtime could hand back.
 """
 
@@ -22,8 +23,11 @@ from etir.lowering.functionalize.emitter import tensor_of
 from etir.lowering.functionalize.storage_reads import StorageReads
 from etir.lowering.functionalize.views import is_same_tensor, operand_index
 
-RESIZES = frozenset({"resize_", "resize_as_"})
+RESIZES = frozenset({"aten.resize_.default", "aten.resize_as_.default"})
 """Operators that give a tensor other sizes, over the memory that it has."""
+
+SETS = frozenset({"aten.set_.source_Tensor", "aten.set_.source_Tensor_storage_offset"})
+"""Operators that give a tensor the storage of another one."""
 
 
 class Resizing:
@@ -70,6 +74,11 @@ class Resizing:
                 "make a new tensor instead: new_empty, and copy what it is to hold",
             )
         return self._changed(alias, new)
+
+    def set(self, op: SchemaOp) -> Alias:
+        """The tensor after ``set_``: a view of the storage of the source. Raises error E0413."""
+        alias = self._alias(op, "make another tensor: a view of the source instead of set_")
+        return self._changed(alias, self._storage_reads.seen(op, self.aliases.alias(op.arg("source"))))
 
     def _alias(self, op: SchemaOp, help: str) -> Alias:
         alias = self.aliases.alias(op.arg(op.SCHEMA.arguments[0].name))

@@ -88,6 +88,13 @@ class StorageReads:
         """The tensor that ``as_strided_`` makes of ``alias``. Raises error E0418."""
         return self._strided(op, alias, op.arg("size"), op.arg("stride"), op.arg("storage_offset"))
 
+    def seen(self, op: SchemaOp, source: Alias) -> Alias:
+        """The tensor that ``set_`` makes of ``source``, with its sizes or those given. Raises error E0418."""
+        if "size" not in op.SCHEMA.index:
+            return self._make(aten.alias.default, source, source.type, same=True)
+        stride = op.arg("stride") or list(contiguous_strides(op.arg("size")))  # type: ignore[arg-type]
+        return self._strided(op, source, op.arg("size"), stride, op.arg("storage_offset"))
+
     def row_major(self, op: SchemaOp, alias: Alias) -> Alias | None:
         """The tensor that ``resize_`` makes of ``alias``: what its storage holds from its first element on, row-major.
 

@@ -31,6 +31,8 @@ from etir.dialects.et.layout import dims_of, is_static, order_of, tensor_type
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
+from etir.dialects.text import source_location
+from etir.lowering.errors import E0413
 from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
@@ -119,6 +121,9 @@ _DROPPED = frozenset(
 )
 """Operators that only check: what types and declared ranges already say, or data, on which programs do not raise."""
 
+_OF_ASSIGNED_DATA = "aten._has_compatible_shallow_copy_type.default"
+"""All that a trace has of ``y.data = z``: torch asks this first, and records nothing of the assignment itself."""
+
 _KEEPS_ORDER = frozenset({"aten._to_copy.default", "aten.clone.default", "aten.contiguous.default", "aten.to.dtype"})
 """Operators that may change the memory format on the user's request: their dim order is recorded."""
 
@@ -200,7 +205,7 @@ class NodeImporter:
         arguments = map_structure(node.args, lambda n: values[n])
         keywords = {k: map_structure(v, lambda n: values[n]) for k, v in node.kwargs.items()}
         if isinstance(target, torch._ops.OpOverload):
-            return self._overload(node, target, arguments, keywords, values, block)
+            return self._overload(node, target, arguments, keywords, values, block, location)
         if target in ARITHMETIC:
             if target is builtins.round and list(arguments[1:]) not in ([], [None]):
                 return self._opaque(node, values, block, "numbers are not rounded to digits at run time")
@@ -220,10 +225,18 @@ class NodeImporter:
         keywords: Mapping[str, Value],
         values: dict[fx.Node, Value],
         block: Block,
+        location: LocationAttr,
     ) -> Value:
         name = str(target)
         if name in _DROPPED:
             return None
+        if name == _OF_ASSIGNED_DATA:
+            raise E0413.error(
+                "torch.export does not record that 'data' of a tensor is assigned, so the program would go on with "
+                "what the tensor held before",
+                source_location(location),
+                help="assign the variable (y = z), or copy the contents: y.copy_(z)",
+            )
         with_format = with_memory_format(name, keywords)
         if isinstance(with_format, str):
             return self._opaque(node, values, block, with_format)

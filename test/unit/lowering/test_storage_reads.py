@@ -204,6 +204,45 @@ def test_resize(name: str) -> None:
     assert_agrees(Function(RESIZED[name]), [X])
 
 
+def test_storage_of_another_tensor() -> None:
+    def forward(x: Tensor, y: Tensor) -> Any:
+        z, w = x * 2, y * 3
+        first, part = z[0], (x * 4)[1]
+        z.set_(w[:, 1])  # type: ignore[reportCallIssue]
+        z.add_(1)
+        first.mul_(2)
+        part.set_(w, 1, (2, 2), (2, 1))  # type: ignore[reportCallIssue]
+        part.mul_(5)
+        return z, w, first, part
+
+    assert_agrees(Function(forward), [X, X[0] + 100])
+
+
+def test_storage_of_an_input_is_changed() -> None:
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        z = x * 2
+        z.set_(y)  # type: ignore[reportCallIssue]
+        z.add_(1)
+        return z
+
+    assert_agrees(Function(forward), [X, X[0] + 100])
+
+
+class AssignedData(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        z = x * 2
+        z.data = x * 3
+        return z + 1
+
+
+def test_assigned_data_is_refused() -> None:
+    """The exported program has no trace of it but a question that torch asks first."""
+    with pytest.raises(EtirError, match="does not record that 'data' of a tensor is assigned") as caught:
+        import_program(exported(AssignedData(), [X]))
+    (diagnostic,) = caught.value.diagnostics
+    assert str(diagnostic.id.id) == "E0413" and diagnostic.location is not None
+
+
 def test_resize_back_to_what_is_still_there() -> None:
     def forward(x: Tensor, like: Tensor) -> Any:
         y = x.clone()
