@@ -254,13 +254,13 @@ class Mutations:
         written = {
             a.name: [self.aliases.alias(v) for v in _tensors(op.arg(a.name))] for a in schema.arguments if a.is_write
         }
-        targets = [alias for group in written.values() for alias in group]
         self.aliases.refresh(op)
+        if schema.kind is SchemaKind.OUT:
+            written = self._resized_outs(op, written)
+        targets = [alias for group in written.values() for alias in group]
         arguments = self._arguments(op, functional, targets)
         own = [r for r in schema.returns if not r.is_write]
         own_results = _results_of(op, own)
-        if schema.kind is SchemaKind.OUT or len(targets) != len(schema.arguments):
-            self._check_shapes(op, targets)
         new_types = self._types(schema, functional, arguments, targets)
         hidden = _hidden_types(functional, len(own), len(written), own_results, targets)
         types = [*(r.type for r in own_results), *hidden, *new_types]
@@ -287,15 +287,18 @@ class Mutations:
             for alias, result in zip(group, results, strict=False):
                 self._bind_result(result, alias)
 
-    def _check_shapes(self, op: SchemaOp, targets: Sequence[Alias]) -> None:
-        if op.SCHEMA.kind is not SchemaKind.OUT:
-            return
-        for result, alias in zip(op.results, targets, strict=False):
-            if isinstance(result.type, TensorType) and dims_of(result.type) != dims_of(alias.type):
-                raise self._error(
-                    f"resizes its out tensor of {alias.type}",
-                    "give an out of the result's size",
-                )
+    def _resized_outs(self, op: SchemaOp, outs: dict[str, list[Alias]]) -> dict[str, list[Alias]]:
+        """The tensors that an ``out`` overload writes, with the sizes of the results. Raises error E0413."""
+        results, sized = iter(op.results), {}
+        for name, group in outs.items():
+            types = [next(results, alias.value).type for alias in group]
+            sized[name] = [
+                self._resizing.out(op, alias, type)
+                if isinstance(type, TensorType) and dims_of(type) != dims_of(alias.type)
+                else alias
+                for alias, type in zip(group, types, strict=True)
+            ]
+        return sized
 
     def _arguments(self, op: SchemaOp, functional: OpSchema, targets: Sequence[Alias]) -> dict[str, ArgValue]:
         """The arguments of the functional operator; the operands of ``op`` are current."""

@@ -12,14 +12,14 @@ from typing import Any
 
 from etir.diagnostics import EtirError
 from etir.dialects.aten.base import op_class
-from etir.dialects.et.layout import dims_of
+from etir.dialects.et.layout import dims_of, is_static, tensor_type
 from etir.dialects.literals import ArgValue
 from etir.dialects.schema import OpSchema
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0413
 from etir.lowering.functionalize.aliases import Alias, AliasSets, Origin
-from etir.lowering.functionalize.emitter import tensor_of
+from etir.lowering.functionalize.emitter import Tensor, tensor_of
 from etir.lowering.functionalize.storage_reads import StorageReads
 from etir.lowering.functionalize.views import is_same_tensor, operand_index
 
@@ -66,7 +66,7 @@ class Resizing:
         if dims_of(tensor_of(op.results[0])) == dims_of(kept.type):
             return kept
         alias = self._alias(op, "make another tensor: reshape instead of resize_, or resize a clone")
-        new = self._storage_reads.row_major(op, alias)
+        new = self._sized(op, alias, tensor_of(op.results[0]))
         if new is None:
             raise _error(
                 op,
@@ -75,18 +75,38 @@ class Resizing:
             )
         return self._changed(alias, new)
 
+    def out(self, op: SchemaOp, alias: Alias, result: Tensor) -> Alias:
+        """The ``out`` tensor of ``op`` with the sizes of the result, before that is written. Raises error E0413."""
+        sizes = tensor_type(alias.type.element_type, dims_of(result))
+        help = "give an out of the result's size"
+        self._check(op, alias, help)
+        new = self._sized(op, alias, sizes)
+        if new is None:
+            raise _error(op, f"resizes its out tensor of {alias.type} beyond its storage", help)
+        return self._changed(alias, new)
+
     def set(self, op: SchemaOp) -> Alias:
         """The tensor after ``set_``: a view of the storage of the source. Raises error E0413."""
         alias = self._alias(op, "make another tensor: a view of the source instead of set_")
         return self._changed(alias, self._storage_reads.seen(op, self.aliases.alias(op.arg("source"))))
 
+    def _sized(self, op: SchemaOp, alias: Alias, type: Tensor) -> Alias | None:
+        """A view of the storage; a storage without elements gets some, which torch does not initialize: zeros here."""
+        if 0 in dims_of(alias.type) and alias.storage.root is alias and is_static(type):
+            plain = tensor_type(type.element_type, dims_of(type))
+            return self.aliases.alias(self.emit.full(0, plain, lambda: alias.value))
+        return self._storage_reads.row_major(op, alias, type)
+
     def _alias(self, op: SchemaOp, help: str) -> Alias:
         alias = self.aliases.alias(op.arg(op.SCHEMA.arguments[0].name))
+        self._check(op, alias, help)
+        return alias
+
+    def _check(self, op: SchemaOp, alias: Alias, help: str) -> None:
         if alias.depth != self.aliases.depth:
             raise _error(op, "changes the sizes of a tensor from outside of the region")
         if alias.storage.root is alias and alias.storage.origin is not Origin.FRESH:
             raise _error(op, f"changes the sizes of {alias.storage.origin.value}", help)
-        return alias
 
     def _changed(self, alias: Alias, new: Alias) -> Alias:
         self.aliases.rebind(alias, new)

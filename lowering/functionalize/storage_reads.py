@@ -35,7 +35,7 @@ from etir.lowering.errors import E0418
 from etir.lowering.functionalize.aliases import Alias, AliasSets
 from etir.lowering.functionalize.conjugates import conjugate_bits
 from etir.lowering.functionalize.element_views import element_views
-from etir.lowering.functionalize.emitter import tensor_of
+from etir.lowering.functionalize.emitter import Tensor, tensor_of
 from etir.lowering.functionalize.offsets import offset_of, scaled
 from etir.lowering.functionalize.strides import (
     Layouts,
@@ -95,12 +95,11 @@ class StorageReads:
         stride = op.arg("stride") or list(contiguous_strides(op.arg("size")))  # type: ignore[arg-type]
         return self._strided(op, source, op.arg("size"), stride, op.arg("storage_offset"))
 
-    def row_major(self, op: SchemaOp, alias: Alias) -> Alias | None:
-        """The tensor that ``resize_`` makes of ``alias``: what its storage holds from its first element on, row-major.
+    def row_major(self, op: SchemaOp, alias: Alias, type: Tensor) -> Alias | None:
+        """The tensor that resizing makes of ``alias``: what its storage holds from its first element on, row-major.
 
         None where the storage has fewer elements, or that is not known. Raises error E0418.
         """
-        type = tensor_of(op.results[0])
         dims = dims_of(type)
         conjugated, negated = conjugate_bits(alias)
         if conjugated or negated:

@@ -204,6 +204,24 @@ def test_resize(name: str) -> None:
     assert_agrees(Function(RESIZED[name]), [X])
 
 
+OUTS: dict[str, Callable[[Tensor], Any]] = {
+    "without elements": lambda x: torch.exp(x, out=torch.empty(0)),
+    "without elements, of another dtype": lambda x: torch.add(x, 1, out=torch.empty(0, dtype=torch.float64)),
+    "within its storage": lambda x: torch.sum(x, 1, out=torch.empty(5, 5)),
+    "one of two": lambda x: torch.max(x, 1, out=(torch.empty(2, 4), torch.empty(0, dtype=torch.int64))),
+    "one that the program reads later": lambda x: (y := x * 2, first := y[0], torch.neg(x[1], out=y), first, y)[2:],
+    "of a factory": lambda x: torch.arange(5, out=torch.empty(0)) + x.sum(),
+    "resized and written": lambda x: torch.empty(0).resize_(2, 3).copy_(x[:, :, 1]),
+}
+"""``out`` tensors that get the sizes of the result, by what they are."""
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("name", OUTS)
+def test_resized_outs(name: str) -> None:
+    assert_agrees(Function(OUTS[name]), [X])
+
+
 def test_storage_of_another_tensor() -> None:
     def forward(x: Tensor, y: Tensor) -> Any:
         z, w = x * 2, y * 3
@@ -256,12 +274,14 @@ def test_resize_back_to_what_is_still_there() -> None:
     assert_agrees(Function(forward), [X, torch.zeros(4, 6)])
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.parametrize(
     ("forward", "id", "why"),
     [
         (lambda x: (x * 2).resize_(5, 5), "E0413", "more elements than its storage has"),
         (lambda x: (x * 2)[1, 1:].resize_(11), "E0413", "more elements than its storage has"),
         (lambda x: x.resize_(24), "E0413", "changes the sizes of an input"),
+        (lambda x: torch.exp(x, out=x[1]), "E0413", "resizes its out tensor of tensor<3x4xf32> beyond"),
         (lambda x: (x * 2).resize_(1, 4, 3, 2, memory_format=torch.channels_last), "E0413", "another memory format"),
         (lambda x: torch.complex(x, x).conj().resize_(24), "E0418", "conjugate"),
     ],
