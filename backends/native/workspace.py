@@ -3,15 +3,15 @@
 The code of a function and its program for the kernels have memory of different shapes, but one call, whose inputs and
 outputs are at one place. So the one is planned first, together with inputs and outputs, and the other around the places
 that these have then. Where both orders cost more than the larger of the two needs by itself, the two are planned as one
-program after the other, in which inputs and outputs live twice and have one place. The best of the three counts. As a
-rule it is the program for the kernels that needs more, and as much as the whole method would without the delegate.
+program after the other, in which inputs and outputs live twice and have one place. The best of the three counts; of
+equals the one whose code needs less. As a rule it is the program for the kernels that needs more, and as much as the
+whole method would without the delegate.
 
 Where one of the two still reads an input while the other has begun to write an output there, that output stays apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.func import FuncOp
@@ -19,13 +19,14 @@ from xdsl.dialects.func import FuncOp
 from etir.backends.native.frame import Around
 from etir.backends.native.functions import outputs_of, places_of
 from etir.backends.native.joint import joint_plan
-from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.passes.tile_plan import plan_function, problem_of
 from etir.backends.native.tile import BufferOp, bytes_of
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.errors import E0703
 from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,24 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
     if not _has_buffers(func) and not kernels.has_activations:
         kernels.plan()
         return Planned(plan_function(func), None)
-    first = _in_turn(func, free, lambda at: _kernels(kernels, at), lambda at: _code(func, at))
+    first = _in_turn(func, kernels, free, is_code_first=False)
     problem, _ = kernels.problem_within(free)
-    bound = sum(pool.bytes for pool in lower_bound(problem).values())
-    if first is not None and first.second <= first.first <= bound and not first.outside:
+    bound, least_code = _bound(problem), _bound(problem_of(func, free))
+    if first is not None and first.code <= least_code and first.kernels <= bound and not first.outside:
         return _planned(func, kernels, first.around)
-    second = _in_turn(func, free, lambda at: _code(func, at), lambda at: _kernels(kernels, at))
+    second = _in_turn(func, kernels, free, is_code_first=True)
     found = [turn for turn in (first, second) if turn is not None]
-    least = max(bound, 0 if second is None else second.first)
+    least = max(bound, 0 if second is None else second.code)
     if found and min(turn.total for turn in found) > least:
-        joint = joint_plan(func, kernels, free, bound if first is None else first.first)
+        joint = joint_plan(func, kernels, free, bound if first is None else first.kernels)
         total = max(joint.code, joint.kernels) + _outside(func, free, joint.around)
         if total < min(turn.total for turn in found):
             return Planned(joint.code, joint.write(func, kernels))
     apart: Around = [APART] * len(func.body.block.args)
-    return _planned(func, kernels, min(found, key=lambda turn: turn.total).around if found else apart)
+    if not found:
+        return _planned(func, kernels, apart)
+    # Of equals the one whose code walks over less memory, which also lies over what it reads then.
+    return _planned(func, kernels, min(found, key=lambda turn: (turn.total, turn.code)).around)
 
 
 def plan_code(func: FuncOp, free: Around) -> Planned:
@@ -65,6 +69,10 @@ def plan_code(func: FuncOp, free: Around) -> Planned:
     arena, places = _code(func, free)
     inputs = len(places) - outputs_of(func)
     return Planned(arena, Workspace(arena, tuple(places[:inputs]), tuple(places[inputs:])))
+
+
+def _bound(problem: Problem) -> int:
+    return sum(pool.bytes for pool in lower_bound(problem).values())
 
 
 def _outside(func: FuncOp, free: Around, around: Around) -> int:
@@ -95,37 +103,36 @@ def _around(func: FuncOp, kernels: LoweredFunction, around: Around) -> Planned:
     return Planned(arena, replace(workspace, size=max(workspace.size, arena)))
 
 
-_Plan = Callable[[Around], tuple[int, Around]]
-
-
 @dataclass(frozen=True)
 class _Turn:
-    """Two plans, the second around the places of the first: what each needs, with ``outside`` bytes of inputs and
-    outputs that could be in the workspace and are not.
+    """Two plans, the one around the places of the other: what each needs, with ``outside`` bytes of inputs and outputs
+    that could be in the workspace and are not.
     """
 
-    first: int
-    second: int
+    code: int
+    kernels: int
     outside: int
     around: Around
 
     @property
     def total(self) -> int:
         """Bytes of the workspace and beside it."""
-        return max(self.first, self.second) + self.outside
+        return max(self.code, self.kernels) + self.outside
 
 
-def _in_turn(func: FuncOp, free: Around, first: _Plan, second: _Plan) -> _Turn | None:
-    """The two plans; None where they cannot be around the same places, as where two inputs are given places that have
-    bytes in common. Outputs that are over inputs are outside then.
+def _in_turn(func: FuncOp, kernels: LoweredFunction, free: Around, *, is_code_first: bool) -> _Turn | None:
+    """Code and kernels planned one after the other; None where they cannot be around the same places, as where two
+    inputs are given places that have bytes in common. Outputs that are over inputs are outside then.
     """
     around: Around = free
     fixed: Around = free
     while True:
         try:
-            one, places = first(around)
+            one, places = _code(func, around) if is_code_first else _kernels(kernels, around)
             fixed = [APART if place is None else place for place in places]
-            return _Turn(one, second(fixed)[0], _outside(func, free, fixed), fixed)
+            other, _ = _kernels(kernels, fixed) if is_code_first else _code(func, fixed)
+            sizes = (one, other) if is_code_first else (other, one)
+            return _Turn(*sizes, _outside(func, free, fixed), fixed)
         except EtirError as error:
             if E0703.id not in error.ids:
                 raise
