@@ -37,7 +37,7 @@ from dataclasses import replace
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.passes.analysis.planning.coalescing import variants
 from etir.passes.analysis.planning.errors import E0704, E0705
-from etir.passes.analysis.planning.instance import Instance, Placement, build_instance
+from etir.passes.analysis.planning.instance import Instance, Placement, build_instance, is_pinned_apart
 from etir.passes.analysis.planning.lower_bound import PoolBound, lower_bound
 from etir.passes.analysis.planning.orders import by_breadth, by_size, by_size_reversed_ties
 from etir.passes.analysis.planning.pinning import settled
@@ -123,7 +123,9 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
         for variant in variants(problem):
             if all(size <= bounds[pool].bytes for pool, size in found.pool_sizes.items()):
                 break
-            if any(bound.bytes < found.pool_sizes[pool] for pool, bound in lower_bound(variant).items()):
+            if is_pinned_apart(variant) and any(
+                bound.bytes < found.pool_sizes[pool] for pool, bound in lower_bound(variant).items()
+            ):
                 found = _better(problem, found, _plan_groups(variant, algorithm))
     raise_if_errors(_over_capacity(problem, bounds, found.pool_sizes, found.algorithms))
     return found

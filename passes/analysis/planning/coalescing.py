@@ -25,7 +25,7 @@ from itertools import product
 
 from etir.passes.analysis.planning.lower_bound import lower_bound
 from etir.passes.analysis.planning.pinning import pinned
-from etir.passes.analysis.planning.problem import Problem, Share, align_up
+from etir.passes.analysis.planning.problem import Interval, Problem, Share, align_up, merge_intervals
 from etir.passes.analysis.planning.segments import Segments, common
 
 DEFAULT_WORK = 30_000
@@ -121,6 +121,7 @@ class _Sets:
         aliased = {b.alias_of[0]: None for b in problem.buffers if b.alias_of is not None}
         self.settled = {b.key: None for b in problem.buffers if b.alias_of is not None or b.key in aliased}
         self.fixed = {b.key: b.fixed_offset for b in problem.buffers if b.fixed_offset is not None}
+        self.lives: dict[int, tuple[Interval, ...]] = {b.key: tuple(b.live) for b in problem.buffers}
 
     def join(self, shares: Sequence[Share]) -> None:
         """Put the result into the operand or the operand into the result, unless their sets are in the way."""
@@ -139,7 +140,9 @@ class _Sets:
             return
         if (self.fixed.get(first, 0) + offset) % self.alignment[second] or offset % self.alignment[second]:
             return
-        if second in self.fixed:
+        if second in self.fixed and (first not in self.fixed or self.fixed[first] + offset != self.fixed[second]):
+            return
+        if first in self.fixed and self._is_taken(first, second, offset):
             return
         for here, there in self.segments[first].meeting(self.segments[second], offset):
             for begin, end in common(here.live, there.live):
@@ -156,11 +159,28 @@ class _Sets:
         over, under = self.shares.get((one, other, instruction)), self.shares.get((other, one, instruction))
         return over == apart or under == -apart
 
+    def _is_taken(self, first: int, second: int, offset: int) -> bool:
+        """Whether another fixed buffer, or what is joined to it, has the bytes that a set would have in a fixed one. An
+        instruction at which one may be written over the other does not count: all of them become one set, or none.
+        """
+        buffers = self.original.by_key
+        start = self.fixed[first] + offset
+        end = start + buffers[second].size
+        for other, at in self.fixed.items():
+            if other in (first, second) or other not in self.lives or buffers[other].pool != buffers[first].pool:
+                continue
+            if start < at + buffers[other].size and at < end:
+                shared = common(merge_intervals(self.lives[second]), merge_intervals(self.lives[other]))
+                if any(begin != last for begin, last in shared):
+                    return True
+        return False
+
     def _unite(self, root: int, other: int, offset: int) -> None:
         is_longer = len(self.members[other]) > len(self.members[root])
         if is_longer and root not in self.fixed and offset == 0 and self._alike(root, other):
             root, other = other, root
         self.alignment[root] = max(self.alignment[root], self.alignment[other])
+        self.lives[root] = (*self.lives[root], *self.lives.pop(other))
         for key in self.members.pop(other):
             self.place[key] = (root, self.place[key][1] + offset)
             self.members[root].append(key)
@@ -173,7 +193,9 @@ class _Sets:
     def problem(self) -> Problem:
         """The problem with every member an alias of its set's root."""
         buffers = [
-            buffer if self.place[buffer.key][0] == buffer.key else replace(buffer, alias_of=self.place[buffer.key])
+            buffer
+            if self.place[buffer.key][0] == buffer.key
+            else replace(buffer, alias_of=self.place[buffer.key], fixed_offset=None)
             for buffer in self.original.buffers
         ]
         return replace(self.original, buffers=buffers, shares=())

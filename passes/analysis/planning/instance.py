@@ -82,6 +82,23 @@ def build_instance(problem: Problem, pool: int, bound: PoolBound) -> Instance:
     )
 
 
+def is_pinned_apart(problem: Problem) -> bool:
+    """Whether no groups of a problem that are pinned to the same bytes are live together."""
+    pools: dict[int, list[Group]] = {}
+    for group in problem.groups:
+        if group.root.fixed_offset is not None and group.root.size:
+            pools.setdefault(group.root.pool, []).append(group)
+    return not any(
+        _pinned_overlaps(
+            found,
+            [align_up(group.root.size, problem.granules[pool]) for group in found],
+            [group.root.fixed_offset for group in found],
+            [group.live for group in found],
+        )
+        for pool, found in pools.items()
+    )
+
+
 def find_conflicts(live: list[tuple[Interval, ...]]) -> list[list[int]]:
     """For each lifetime (disjoint inclusive intervals), the indices of the others that share an instruction."""
     spans = sorted((first, last, item) for item, intervals in enumerate(live) for first, last in intervals)

@@ -237,7 +237,22 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "elementwise in place": (Elementwise(), torch.randn(64, 64), 1.0),
         "norms of channels": (nn.Sequential(convolution, norm, nn.ReLU(), after), image, 1.0),
         "transposed": (nn.Sequential(*up).eval(), image, 1.0),
+        "each layer adds to what it is given": (Residual(), torch.randn(24, 32), 1.0),
     }
+
+
+class Residual(nn.Module):
+    """Layers whose results are written over their inputs, from the first one to the program's result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ModuleList(nn.Linear(32, 128) for _ in range(3))
+        self.down = nn.ModuleList(nn.Linear(128, 32) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for up, down in zip(self.up, self.down, strict=True):
+            x = x + down(torch.relu(up(x)))
+        return x
 
 
 class Elementwise(nn.Module):

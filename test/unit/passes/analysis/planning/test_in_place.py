@@ -76,6 +76,55 @@ def test_fixed_over_one_another() -> None:
     assert refused.value.ids == ("E0703",)
 
 
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_fixed_ends_of_a_chain(count: int) -> None:
+    """An input and a result at one place, between which each is written over the one before, as a sum goes through the
+    layers of a transformer: all of them lie there, beside what the layers need for themselves.
+    """
+    ends = (0, count - 1)
+    buffers = [Buffer(n, 64, ((n, n + 1),), fixed_offset=128 if n in ends else None) for n in range(count)]
+    buffers += [Buffer(count + n, 128, ((n, n),)) for n in range(1, count - 1)]
+    problem = Problem(buffers, shares=[Share(n + 1, n, n + 1) for n in range(count - 1)])
+    found = plan(problem)
+    assert [found.offsets[n] for n in range(count)] == [128] * count
+    assert found.pool_sizes == {1: 192}
+    assert verify_plan(problem, found) == []
+
+
+def test_fixed_ends_at_other_places() -> None:
+    """The chain breaks somewhere where its ends are not at one place."""
+    places = (0, None, 64)
+    buffers = [Buffer(n, 64, ((n, n + 1),), fixed_offset=at) for n, at in enumerate(places)]
+    problem = Problem(buffers, shares=[Share(1, 0, 1), Share(2, 1, 2)])
+    found = plan(problem)
+    assert found.pool_sizes == {1: 128}
+    assert verify_plan(problem, found) == []
+
+
+def test_a_fixed_buffer_in_a_larger_one() -> None:
+    """What is written over a smaller operand, whose place is given, stays apart from it."""
+    problem = Problem([Buffer(0, 64, ((0, 1),), fixed_offset=32), Buffer(1, 96, ((1, 2),))], shares=[Share(1, 0, 1)])
+    found = plan(problem)
+    assert found.offsets[0] == 32
+    assert verify_plan(problem, found) == []
+
+
+def test_a_fixed_buffer_in_the_way() -> None:
+    """What is joined to a fixed buffer may not live on where another one is fixed to the same bytes."""
+    buffers = [
+        Buffer(0, 64, ((0, 1),), fixed_offset=0),
+        Buffer(1, 64, ((1, 6),)),
+        Buffer(2, 64, ((3, 5),), fixed_offset=0),
+        Buffer(3, 64, ((6, 7),)),
+        Buffer(4, 64, ((6, 6),)),
+    ]
+    problem = Problem(buffers, shares=[Share(1, 0, 1), Share(6, 1, 3)])
+    found = plan(problem)
+    assert found.pool_sizes == {1: 128}
+    assert found.offsets[1] == found.offsets[3] == 64
+    assert verify_plan(problem, found) == []
+
+
 def test_a_part_of_an_operand() -> None:
     """A result of half the size, 32 bytes into the operand."""
     problem = Problem([Buffer(0, 64, ((0, 1),)), Buffer(1, 32, ((1, 2),))], shares=[Share(1, 0, 1, 32)])
