@@ -181,18 +181,23 @@ def _computed_range(op: SchemaOp, depth: int) -> Interval:
             return float(start), float(end) if isinstance(end, (int, float)) else 2.0**63
         return None
     if packet in _SAME_VALUES:
-        return value_range(op.operands[0], depth - 1)
+        return _range_of(_first(op), depth)
     if packet == "_to_copy":
-        return _cast_range(value_range(op.operands[0], depth - 1), BY_TYPE[element(op.results[0])].category)
+        return _cast_range(_range_of(_first(op), depth), BY_TYPE[element(op.results[0])].category)
     if packet == "where":
         return _union(_range_of(op.arg("self"), depth), _range_of(op.arg("other"), depth))
     if packet == "masked_fill":
         return _union(_range_of(op.arg("self"), depth), _range_of(op.arg("value"), depth))
     if packet == "neg":
-        return _scaled(value_range(op.operands[0], depth - 1), -1.0)
+        return _scaled(_range_of(_first(op), depth), -1.0)
     if packet in ("add", "sub", "rsub", "mul"):
         return _arithmetic(op, packet, depth)
     return None
+
+
+def _first(op: SchemaOp) -> Any:
+    """The first argument: a tensor, or a number, which a trace may have in the place of one."""
+    return op.arg(op.SCHEMA.arguments[0].name)
 
 
 def _range_of(value: Any, depth: int) -> Interval:

@@ -43,7 +43,7 @@ from etir.lowering.import_fx.numbers import (
     known_numbers,
     shape_numbers,
 )
-from etir.lowering.import_fx.prims import definition, expansion
+from etir.lowering.import_fx.prims import Operator, definition, expansion
 from etir.lowering.import_fx.storage_copies import (
     STORAGE_COPIES,
     STORAGE_VIEWS,
@@ -212,6 +212,8 @@ class NodeImporter:
             numbers = [a for a in arguments if a is not None]  # ``round(x)`` is recorded as ``round(x, None)``
             return self._arithmetic(ARITHMETIC[target], numbers, block)
         if isinstance(target, torch._ops.HigherOrderOperator):
+            if definition(target) is not None:
+                return self._expanded(node, target, values, block)
             return self._higher_order(node, target, arguments, keywords, block)
         return self._opaque(node, values, block, called(target))
 
@@ -302,11 +304,10 @@ class NodeImporter:
         results = [None if v is None and empty is not None else r for v, r in zip(outputs, op.results, strict=True)]
         return restore(node.meta["val"], iter(results)) if outputs else None
 
-    def _expanded(
-        self, node: fx.Node, target: torch._ops.OpOverload, values: dict[fx.Node, Value], block: Block
-    ) -> Value:
+    def _expanded(self, node: fx.Node, target: Operator, values: dict[fx.Node, Value], block: Block) -> Value:
         """An operator of ``prims`` as the operators of ATen that torch runs for it."""
-        found = expansion(node, target)
+        given = ((n, values[n]) for n in node.all_input_nodes)
+        found = expansion(node, target, {n: v for n, v in given if isinstance(v, fx.GraphModule)})
         if isinstance(found, str):
             return self._opaque(node, values, block, found)
         graph, inputs = found

@@ -1,10 +1,11 @@
-"""Function transforms of ``torch.func`` inside a model, carried out before the program is imported.
+"""What torch alone can carry out inside a model, done before the program is imported.
 
 ``torch.export`` records ``vmap``, ``jvp`` and their like as calls that enter and leave a level of functorch's
 interpreter, with operators on one sample between them. What these operators do to the whole batch is known to torch's
-batching rules and derivatives alone; ``run_decompositions`` without any decomposition applies them. That makes the
-program functional, too, which is why programs without transforms stay as they are: views of one state are told apart
-in them.
+batching rules and derivatives alone. A region of ``torch.autocast`` is recorded as a call of a graph whose operators
+have their operands as they are: which of them are cast, and to what, is in torch's kernels (and the types that a strict
+export notes are those without casts). ``run_decompositions`` without any decomposition applies both. That makes the
+program functional, too, which is why programs without them stay as they are: views of one state are told apart in them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
+import torch
 from torch import fx
 from torch.export import ExportedProgram
 
@@ -21,24 +23,35 @@ _MODULE = "torch._functorch.predispatch"
 
 
 def without_transforms(programs: Mapping[str, ExportedProgram]) -> dict[str, ExportedProgram]:
-    """The programs by method name, those with transforms as what they compute.
+    """The programs by method name, those with transforms and autocast as what they compute.
 
-    Raises E0410 for transforms that torch does not carry out.
+    Raises E0410 for what torch does not carry out.
     """
-    return {name: _applied(name, one) if _has_transform(one) else one for name, one in programs.items()}
+    return {name: _applied(name, one) for name, one in programs.items()}
 
 
-def _has_transform(program: ExportedProgram) -> bool:
-    return any(
-        getattr(node.target, "__module__", None) == _MODULE
-        for module in program.graph_module.modules()
-        if isinstance(module, fx.GraphModule)
-        for node in module.graph.nodes
-        if node.op == "call_function"
-    )
+def _transforms(program: ExportedProgram) -> dict[str, None]:
+    """What a program has of them, in words."""
+    found: dict[str, None] = {}
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            if node.op != "call_function":
+                continue
+            if getattr(node.target, "__module__", None) == _MODULE:
+                found["a transform of torch.func (vmap, jvp, grad)"] = None
+            elif node.target is torch.ops.higher_order.flex_attention:
+                found["flex_attention"] = None  # The graphs that it is given read tensors in a transform.
+            elif node.target is torch.ops.higher_order.wrap_with_autocast:
+                device, _, enabled = node.args[:3]
+                if device == "cpu" and enabled:
+                    found["a region of torch.autocast"] = None
+    return found
 
 
 def _applied(name: str, program: ExportedProgram) -> ExportedProgram:
+    found = _transforms(program)
+    if not found:
+        return program
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -46,7 +59,6 @@ def _applied(name: str, program: ExportedProgram) -> ExportedProgram:
     except Exception as error:
         why = str(error).partition("\n")[0]
         raise E0410.error(
-            f"method '{name}' has a transform of torch.func (vmap, jvp, grad), which torch cannot carry out in an "
-            f"exported program: {why}",
-            help="write the batched or differentiated computation out in the model",
+            f"method '{name}' has {' and '.join(found)}, which torch cannot carry out in an exported program: {why}",
+            help="write what it computes out in the model",
         ) from error

@@ -211,7 +211,7 @@ class Resized(nn.Module):
 
 # CHECK-LABEL: === HigherOrder
 # CHECK-NEXT: error[E0410]: method 'forward' has a transform of torch.func (vmap, jvp, grad), which torch cannot carry out in an exported program: {{.*}}
-# CHECK-NEXT: help: write the batched or differentiated computation out in the model
+# CHECK-NEXT: help: write what it computes out in the model
 class HigherOrder(nn.Module):
     def forward(self, x):
         return torch.func.grad(lambda a: (a * a).tanh().sum())(x)

@@ -98,6 +98,10 @@ def test_masks_without_minus_infinity(line: str, known: bool) -> None:
         ("aten.relu.default(%f) : (tensor<4x4xf32>) -> tensor<4x4xf32>", None),
         ("aten._to_copy.default(%low, dtype = i1) : (tensor<f32>) -> tensor<i1>", (0.0, 1.0)),
         ("aten._to_copy.default(%low, dtype = f16) : (tensor<f32>) -> tensor<f16>", None),
+        # A trace may have a number in the place of a tensor.
+        ("aten._to_copy.default(5, dtype = f32) : () -> tensor<f32>", (5.0, 5.0)),
+        ("aten.neg.default(3) : () -> tensor<f32>", (-3.0, -3.0)),
+        ("aten.view.default(2.5, size = [1]) : () -> tensor<1xf32>", (2.5, 2.5)),
     ],
 )
 def test_ranges(line: str, interval: tuple[float, float] | None) -> None:
