@@ -10,7 +10,7 @@ The blocks that kernels of devices skip say nothing that the mask does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -121,7 +121,3 @@ def _is_elementwise(node: fx.Node, scalars: dict[fx.Node, None]) -> bool:
     if any(n not in scalars for n in node.all_input_nodes) or not isinstance(target, torch._ops.OpOverload):
         return False
     return torch.Tag.pointwise in target.tags or target._schema.name.partition("::")[2] in (_ELEMENTWISE | _FACTORIES)
-
-
-HIGHER_ORDER: dict[str, Callable[..., Any]] = {"flex_attention": flex_attention}
-"""What an operator of higher order computes, by its name."""

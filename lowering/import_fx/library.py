@@ -1,15 +1,20 @@
-"""Operators that torch's own Python library defines outside of ATen (``torch_nn::``), by what they compute.
+"""Operators that torch's own Python library defines outside of ATen, by what they compute.
 
-They save memory while training, by working in chunks on a device; a compiled program has its memory planned anyway.
+Those of ``torch_nn::`` save memory while training, by working in chunks on a device; a compiled program has its memory
+planned anyway. Operators of higher order are here where they are a computation, instead of control flow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from etir.lowering.import_fx.flex_attention import flex_attention
 
 
 def _loss(
@@ -86,3 +91,16 @@ LIBRARY: dict[str, Callable[..., Any]] = {
     "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default": _linear_cross_entropy_of_each,
 }
 """What an operator computes, by its name."""
+
+
+def _out_dtype(operator: torch._ops.OpOverload, dtype: torch.dtype, *args: Any) -> Tensor:
+    """A product, a convolution, or an elementwise operator, computed without overflow in what ``dtype`` promotes to."""
+    leaves = pytree.tree_leaves(args)
+    wide = reduce(torch.promote_types, (a.dtype for a in leaves if isinstance(a, Tensor)), dtype)
+    if any(isinstance(a, float) for a in leaves) and not (wide.is_floating_point or wide.is_complex):
+        wide = torch.get_default_dtype()
+    return operator(*pytree.tree_map_only(Tensor, lambda t: t.to(wide), args)).to(dtype)
+
+
+HIGHER_ORDER: dict[str, Callable[..., Any]] = {"flex_attention": flex_attention, "out_dtype": _out_dtype}
+"""What an operator of higher order computes, by its name."""

@@ -400,6 +400,8 @@ class NodeImporter:
             op = self._delegate_call(node, arguments, types, block)
         elif name.startswith("wrap_with_") or name in ("wrap", "invoke_subgraph", "strict_mode"):
             return self._inline(arguments, keywords, block)
+        elif name == "hints_wrapper":
+            return self._inline(arguments[:2], {}, block)
         else:
             operands = [v for v in flatten(list(arguments)) if isinstance(v, SSAValue)]
             op = OpaqueOp(f"higher_order.{name}", operands, types, "an unsupported higher-order operator")

@@ -4,7 +4,7 @@
 ``prims.convert_element_type``, ``prims.split_dim``. Torch defines each of them by a function of ATen operators, which
 it checks more strictly than those. The function is called on the fake tensors of the node while ``make_fx`` records
 it; so views stay views of what they view, and sizes are the program's own. What the library computes is in
-``library.py``, and in ``flex_attention.py``.
+``library.py``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from torch import fx
 from torch._guards import detect_fake_mode
 from torch.utils import _pytree as pytree
 
-from etir.lowering.import_fx.flex_attention import HIGHER_ORDER
-from etir.lowering.import_fx.library import LIBRARY
+from etir.lowering.import_fx.library import HIGHER_ORDER, LIBRARY
 
 NAMESPACE = "prims"
 
