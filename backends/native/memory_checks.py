@@ -64,6 +64,10 @@ def verify_places(accesses: Accesses, arena_bytes: int | None, arguments: Sequen
                     continue
                 if other_first == last and _is_written_over(accesses, one, two, last):
                     continue
+                if first < other_last and _is_left_alone(accesses, two, one, (first, other_last)):
+                    continue
+                if other_first < last and _is_left_alone(accesses, one, two, (other_first, last)):
+                    continue
                 yield _misplaced(base, f"is at bytes [{start}, {end}), where {other.name} is at the same time "
                                        f"([{other_start}, {other_end}))")  # fmt: skip
         live.append(row)
@@ -91,6 +95,23 @@ def _is_written_over(accesses: Accesses, under: tuple[Base, int], over: tuple[Ba
         if not is_there or not is_allowed or not lie_alike(value.type, written[0].type):
             return False
     return True
+
+
+def _is_left_alone(accesses: Accesses, under: tuple[Base, int], over: tuple[Base, int], steps: tuple[int, int]) -> bool:
+    """Whether the first base lies inside of the second one, which has nothing there until the last of these steps: that
+    writes it over the first base, which nothing needs afterwards.
+    """
+    first, last = steps
+    start = under[1] - over[1]
+    end = start + bytes_of(under[0].value.type)
+    if start < 0 or end > bytes_of(over[0].value.type):
+        return False
+    for op in accesses.steps[first:last]:
+        for value in op.operands:
+            touched = accesses.touched[value]
+            if touched.base is over[0] and 4 * touched.floats.first < end and start < 4 * (touched.floats.last + 1):
+                return False
+    return _is_written_over(accesses, under, over, last)
 
 
 def _op(base: Base) -> BufferOp:

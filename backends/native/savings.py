@@ -1,7 +1,8 @@
 """What code does without where it would need more memory than the kernels.
 
 Code is planned as quick as it can be first. If it then needs more than the kernels that it stands in for, the savings
-are tried, what costs least time first; each that lowers the plan is kept, until it is low enough:
+are tried, what costs least time first; each that lowers the plan is kept, until it is low enough, and then those that do
+so together:
 
 * ``masks``: what is made of truth values and constants alone is made again for each reader.
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
@@ -81,6 +82,7 @@ class _Choice:
         """Try the savings in their order."""
         sizes = sorted({image_bytes(root): None for root in _readers(self.func) if can_be_cut(root)}, reverse=True)
         self._quick()
+        self._together()
         self._cut(sizes)
         for name in SLOW:
             self._save(name)
@@ -97,6 +99,30 @@ class _Choice:
                 if name not in saved(self.func):
                     self._save(name)
 
+    def _together(self) -> None:
+        """Savings that help with others only: those that cost nothing alone are kept for a while, and at the end
+        the ones without which the plan is as low are taken back.
+        """
+        if self.least <= self.most:
+            return
+        before, chosen, least = self.least, saved(self.func), self.least
+        for name in QUICK:
+            names = saved(self.func)
+            if name in names or least <= self.most:
+                continue
+            if (arena := self._with((*names, name))) <= least:
+                least = arena
+            else:
+                self._with(names, is_planned=False)
+        for name in [name for name in saved(self.func) if name not in chosen] if least < before else ():
+            names = saved(self.func)
+            if self._with([other for other in names if other != name]) > least:
+                self._with(names, is_planned=False)
+        if least < before:
+            self.least = least
+        else:
+            self._with(chosen, is_planned=False)
+
     def _cut(self, sizes: Sequence[int]) -> None:
         for least in _tried(sizes):
             self._try({CUT: IntegerAttr(least, i64)})
@@ -109,6 +135,13 @@ class _Choice:
 
     def _save(self, name: str) -> None:
         self._try({SAVES: ArrayAttr([*map(StringAttr, (*saved(self.func), name))])})
+
+    def _with(self, names: Sequence[str], *, is_planned: bool = True) -> int:
+        """Give the function these savings; what code needs then."""
+        self.func.attributes.pop(SAVES, None)
+        if names:
+            self.func.attributes[SAVES] = ArrayAttr([*map(StringAttr, names)])
+        return self._arena() if is_planned else 0
 
     def _try(self, attributes: Mapping[str, Attribute]) -> None:
         """Keep attributes if code needs less with them; nothing where it needs little enough already."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from etir.backends.native.functions import PLACES, outputs_of, saved, tile_functions
 from etir.backends.native.kernels import template_of
-from etir.backends.native.tile import BrgemmOp, BufferOp, TemplateOp, bytes_of, lie_alike
+from etir.backends.native.sizes import is_known
+from etir.backends.native.tile import BrgemmOp, BufferOp, MapOp, TemplateOp, bytes_of, extent_of, lie_alike
 from etir.backends.native.users import base_of, place_of
 from etir.backends.native.view import view_of
 from etir.dialects.context import EtContext
@@ -79,6 +80,7 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
     live: dict[SSAValue, list[int]] = {}
     arguments = [] if around is None else [*func.body.block.args]
     base |= {arg: arg for arg in arguments}
+    instants = _instants(func)
     for number, op in enumerate(func.body.block.ops):
         if isinstance(op, BufferOp):
             base[op.result] = op.result
@@ -90,6 +92,8 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
                     live.setdefault(base[operand], []).append(number)
     buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
     end = len(func.body.block.ops)
+    read = {value: max(numbers) for value, numbers in live.items()}
+    live = {value: [instants.get(number, number) for number in numbers] for value, numbers in live.items()}
     is_dense = "dense" in saved(func)
     items = [_buffer(key, op.result, live.get(op.result, [0]), is_dense) for key, op in enumerate(buffers)]
     inputs = len(arguments) - outputs_of(func) if arguments else 0
@@ -101,7 +105,7 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
         at = [-1, *live.get(arg, [])] if number < inputs else [*live.get(arg, []), end]
         items.append(_buffer(len(buffers) + number, arg, at, is_dense, None if around is None else around[number]))
         lives[arg], keys[arg] = at, len(buffers) + number
-    return Problem(items, shares=[*_in_place(func, keys, lives)])
+    return Problem(items, shares=[*_in_place(func, keys, lives, read, instants)])
 
 
 def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place: int | None = None) -> Buffer:
@@ -110,28 +114,76 @@ def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place:
     return Buffer(key, size, ((min(at), max(at)),), alignment, fixed_offset=place)
 
 
-def _in_place(func: FuncOp, keys: Mapping[SSAValue, int], lives: Mapping[SSAValue, Sequence[int]]) -> Iterator[Share]:
-    """What operations may write over their operands: memory that is read for the last time, by memory that is written
-    for the first time, float for float.
+def _instants(func: FuncOp) -> dict[int, int]:
+    """For maps that write the parts of a buffer one right after the other, the first of them: what is joined is made at
+    one instant for the planner, so that an operand may lie in its part, which nothing has until it is read.
     """
+    found: dict[int, int] = {}
+    before: SSAValue | None = None
+    first = 0
     for number, op in enumerate(func.body.block.ops):
+        if not isinstance(op, TemplateOp):
+            continue
+        to = base_of(op.out) if isinstance(op, MapOp) else None
+        if to is None or to is not before or any(base_of(value) is to for value in op.reads()):
+            before, first = to, number
+        else:
+            found[number] = first
+    return found
+
+
+def _in_place(
+    func: FuncOp,
+    keys: Mapping[SSAValue, int],
+    lives: Mapping[SSAValue, Sequence[int]],
+    read: Mapping[SSAValue, int],
+    instants: Mapping[int, int],
+) -> Iterator[Share]:
+    """What operations may write over their operands: memory that is read for the last time, by memory that is written
+    for the first time, float for float. ``read`` has the last operation that needs some memory, ``instants`` those at
+    which others are for the planner.
+    """
+    ops = [*func.body.block.ops]
+    for number, op in enumerate(ops):
         if not isinstance(op, TemplateOp) or len(op.writes()) != 1:
             continue
         allowed = [*template_of(op).in_place_always(op)]
         to = op.writes()[0]
         result = base_of(to)
-        if not allowed or result not in keys or min(lives[result]) != number:
+        instant = instants.get(number, number)
+        if not allowed or result not in keys or min(lives[result]) != instant:
             continue
         for operand in dict.fromkeys(base_of(value) for value in allowed):
-            if operand is result or operand not in keys or max(lives[operand]) != number:
+            if operand is result or operand not in keys or read.get(operand) != number:
+                continue
+            if max(lives[operand]) != instant:
                 continue
             reads = [value for value in op.operands if base_of(value) is operand]
             offsets = {place_of(value).offset: None for value in reads}
             same = all(lie_alike(value.type, to.type) and allowed.count(value) == reads.count(value) for value in reads)
             if same and len(offsets) == 1:
                 displacement = 4 * (next(iter(offsets)) - place_of(to).offset)
-                if isinstance(displacement, int):
-                    yield Share(number, keys[operand], keys[result], displacement)
+                if isinstance(displacement, int) and (
+                    instant == number or _is_left_alone(ops[instant:number], result, -displacement, operand)
+                ):
+                    yield Share(instant, keys[operand], keys[result], displacement)
+
+
+def _is_left_alone(ops: Sequence[Operation], result: SSAValue, start: int, operand: SSAValue) -> bool:
+    """Whether an operand would lie inside of a result that begins so many bytes before it, where none of ``ops``, which
+    write other parts of the result, write anything.
+    """
+    end = start + bytes_of(operand.type)
+    if start < 0 or end > bytes_of(result.type):
+        return False
+    for op in ops:
+        for value in op.writes() if isinstance(op, TemplateOp) else ():
+            place, extent = place_of(value), extent_of(value.type)
+            if not is_known((place.offset, extent)):
+                return False
+            if 4 * place.offset < end and start < 4 * (place.offset + extent):
+                return False
+    return True
 
 
 @register_pass

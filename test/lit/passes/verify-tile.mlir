@@ -535,6 +535,31 @@ func.func @over(%x: memref<17xf32>, %y: memref<16xf32>, %z: memref<16xf32>) attr
 
 // -----
 
+// What is joined may not write where an operand waits for its turn.
+// CHECK: error[E1167]: the buffer at 64 of memref<16xf32> is at bytes [64, 128), where the buffer at 0 of memref<2x16xf32> is at the same time ([0, 128))
+func.func @joined(%x: memref<16xf32>, %y: memref<2x16xf32>) attributes {native.outputs = 1 : i64} {
+  %0 = tile.buffer at 64 : i64 : memref<16xf32>
+  %1 = tile.buffer at 0 : i64 : memref<2x16xf32>
+  %one = memref.reinterpret_cast %1 to offset: [0], sizes: [16], strides: [1] : memref<2x16xf32> to memref<16xf32>
+  %two = memref.reinterpret_cast %1 to offset: [16], sizes: [16], strides: [1] : memref<2x16xf32> to memref<16xf32>
+  tile.map %0(%x) : memref<16xf32>(memref<16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.map %two(%x) : memref<16xf32>(memref<16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.map %one(%0) : memref<16xf32>(memref<16xf32>) {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  tile.softmax %1, %y : memref<2x16xf32>, memref<2x16xf32>
+  func.return
+}
+
+// -----
+
 // What ends a body stands in one.
 // CHECK: error[E0301]: 'tile.yield' it ends the body of an operation that a template executes
 func.func @nowhere(%x: f32) attributes {native.outputs = 0 : i64} {

@@ -238,6 +238,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "norms of channels": (nn.Sequential(convolution, norm, nn.ReLU(), after), image, 1.0),
         "transposed": (nn.Sequential(*up).eval(), image, 1.0),
         "each layer adds to what it is given": (Residual(), torch.randn(24, 32), 1.0),
+        "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
 
@@ -253,6 +254,18 @@ class Residual(nn.Module):
         for up, down in zip(self.up, self.down, strict=True):
             x = x + down(torch.relu(up(x)))
         return x
+
+
+class Joined(nn.Module):
+    """A sum and an image that kernels make, joined before a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Conv2d(32, 8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one, two = torch.cumsum(x, 2), torch.cumsum(x, 3)
+        return self.last(torch.cat([torch.relu(x + one), two], 1))
 
 
 class Elementwise(nn.Module):
