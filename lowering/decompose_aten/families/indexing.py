@@ -83,6 +83,13 @@ def take(b: Builder, x: SSAValue, index: SSAValue) -> SSAValue:
     return b(aten.index.Tensor, b.view(x, [-1]), [index])
 
 
+@decomposition(aten.put.default)
+def put(b: Builder, x: SSAValue, index: SSAValue, source: SSAValue, accumulate: bool) -> SSAValue:
+    """``index_put`` of the flattened tensor"""
+    flat = b(aten.index_put.default, b.view(x, [-1]), [b.view(index, [-1])], b.view(source, [-1]), accumulate)
+    return b.view(flat, b.sizes(x))
+
+
 @decomposition(aten.scatter.value)
 def scatter_complex(b: Builder, x: SSAValue, dim: int, index: SSAValue, value: Scalar) -> SSAValue | None:
     """``scatter`` of a tensor of the complex number, which is no argument of a kernel"""

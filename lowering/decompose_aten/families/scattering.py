@@ -1,4 +1,4 @@
-"""``scatter_reduce`` for targets without a kernel of it.
+"""``scatter_reduce``, and ``index_reduce`` by it, for targets without a kernel of them.
 
 Sums and means are additions at the indices. For the others every element of the result looks at all sources of its
 line: ``n`` positions by ``m`` sources, of which those that go elsewhere are replaced by the neutral element. Where
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import AnyFloat, IntegerType
+from xdsl.dialects.builtin import AnyFloat, ComplexType, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.aten import ops as aten
@@ -36,9 +36,11 @@ def _neutral(type: Attribute, reduce: str) -> float | bool | None:
 
 
 def _counts(b: Builder, x: SSAValue, dim: int, index: SSAValue, include_self: bool) -> SSAValue:
-    ones = b.full(b.sizes(index), 1, element(x))
-    count = b(aten.scatter_add.default, b.full(b.sizes(x), int(include_self), element(x)), dim, index, ones)
-    return b.clamp(count, 1)
+    own = element(x)
+    kind = own.element_type if isinstance(own, ComplexType) else own
+    ones = b.full(b.sizes(index), 1, kind)
+    count = b(aten.scatter_add.default, b.full(b.sizes(x), int(include_self), kind), dim, index, ones)
+    return b.cast(b.clamp(count, 1), own)
 
 
 _COMBINE: dict[str, Operator] = {
@@ -67,7 +69,7 @@ def scatter_reduce(
         if reduce == "sum":
             return total
         count = _counts(b, x, position, index, include_self)
-        if isinstance(element(x), AnyFloat):
+        if isinstance(element(x), (AnyFloat, ComplexType)):
             return b.div(total, count)
         return b(aten.div.Tensor_mode, total, count, rounding_mode="floor")
     others = [d for d in range(rank(x)) if d != position]
@@ -97,6 +99,20 @@ def scatter_reduce(
     else:
         result = b(_COMBINE[reduce], x, folded) if include_self else b.where(b(aten.any.dim, hit, last + 1), folded, x)
     return b.permute(result, [order.index(d) for d in range(rank(x))])
+
+
+@decomposition(aten.index_reduce.default)
+def index_reduce(
+    b: Builder, x: SSAValue, dim: int, index: SSAValue, source: SSAValue, reduce: str, include_self: bool
+) -> SSAValue:
+    """``scatter_reduce`` with the same indices for every line"""
+    if rank(x) == 0:
+        x, source = b.view(x, [1]), b.view(source, [1])
+        return b.view(index_reduce(b, x, 0, index, source, reduce, include_self), [])
+    position = wrap(dim, rank(x))
+    shape = [-1 if d == position else 1 for d in range(rank(x))]
+    places = b.expand(b.view(index, shape), b.sizes(source))
+    return b(aten.scatter_reduce.two, x, position, places, source, reduce, include_self=include_self)
 
 
 def _of_part(

@@ -174,6 +174,24 @@ def test_scatter_reduce(reduce: str, include_self: bool, dtype: torch.dtype) -> 
     check(name, more, 0, 2 * PLACES, *rest, include_self=include_self)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["mean", "prod", "amax", "amin"])
+def test_index_reduce(reduce: str, include_self: bool, dtype: torch.dtype) -> None:
+    name, index = "aten.index_reduce.default", torch.tensor([2, 0, 2])
+    x, source = torch.arange(12).view(3, 4).to(dtype), SCATTERED.abs().to(dtype)
+    check(name, x, 0, index, source, reduce, include_self=include_self)
+    check(name, x, -1, index, source[:, :3].contiguous(), reduce, include_self=include_self)
+    check(name, x[0, 0], 0, torch.tensor([0]), source[0, 0], reduce, include_self=include_self)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_put(accumulate: bool) -> None:
+    x, index = torch.arange(12.0).view(3, 4), torch.tensor([[1, -1], [5, 8]])
+    check("aten.put.default", x, index, torch.tensor([[7.0, 8.0], [9.0, -1.0]]), accumulate)
+    check("aten.put.default", x[0, 0], torch.tensor(0), torch.tensor(3.0), accumulate)
+
+
 def test_scatter_reduce_of_a_part_and_of_dynamic_sizes() -> None:
     x = torch.arange(20.0).view(4, 5)
     check("aten.scatter_reduce.two", x, 0, PLACES[:2], SCATTERED, "mean", include_self=False)
