@@ -60,10 +60,12 @@ class NativeBackend(Backend):
         return claimed()
 
     def preserved_ops(self, options: NativeOptions) -> Sequence[PreservedOp]:
-        """Products, which decomposition would rewrite, and functions that the kernels compute in one piece."""
-        from etir.backends.native.rows import CURVES, PRODUCTS
+        """Products, which decomposition would rewrite, functions that the kernels compute in one piece, and what would
+        be several operators of which some are none of code's.
+        """
+        from etir.backends.native.rows import CURVES, PRODUCTS, SAFE_SOFTMAX
 
-        return [PreservedOp(name) for name in (*PRODUCTS, *CURVES)]
+        return [PreservedOp(name) for name in (*PRODUCTS, *CURVES, SAFE_SOFTMAX)]
 
     def decline(self, partition: PartitionSummary, options: NativeOptions) -> str | None:
         """Without a product, a few operators are done as well by the kernels."""

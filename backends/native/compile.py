@@ -38,6 +38,7 @@ from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.placing import with_places
 from etir.backends.native.print_c import ENTRY, CSource, print_c, weights_of
 from etir.backends.native.sizes import Undecided
+from etir.backends.native.spelled_out import spell_out
 from etir.backends.native.tile import WeightOp, is_flags, shape_of
 from etir.backends.native.tune import Tuner, tuner
 from etir.backends.native.workspace import Planned, plan_both
@@ -327,6 +328,7 @@ def for_kernels(outlined: Outlined) -> Outlined:
     func = outlined.func.clone()
     func.location = outlined.func.location
     ungroup(func)
+    spell_out(func)
     module.body.block.add_op(func)
     symbols = {}
     for op in module.body.block.ops:

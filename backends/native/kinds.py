@@ -21,6 +21,7 @@ ROOTS: dict[str, str] = {
     "aten.convolution.default": "convolution",
     "aten._softmax.default": "softmax",
     "aten._log_softmax.default": "softmax",
+    "aten._safe_softmax.default": "softmax",
     "aten.native_layer_norm.default": "norm",
     "aten.native_group_norm.default": "group_norm",
     "aten._native_batch_norm_legit.no_stats": "batch_norm",

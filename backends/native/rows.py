@@ -24,6 +24,9 @@ PRODUCTS = (
 )
 """Roots of products."""
 
+SAFE_SOFTMAX = "aten._safe_softmax.default"
+"""A softmax whose rows of minus infinities are zeros."""
+
 CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default", "aten.softplus.default")
 """Functions of one number that are several operators for other delegates."""
 
@@ -95,6 +98,12 @@ def _softmax(match: Match) -> str | None:
     if rank == 0:
         return "softmax of a number"
     return "half_to_float changes the dtype" if match.arg("half_to_float") else None
+
+
+@condition("softmax of at least one dim, of its own dtype")
+def _safe_softmax(match: Match) -> str | None:
+    rank = len(match.tensors[0].type.get_shape()) if isinstance(match.tensors[0].type, TensorType) else 0
+    return "softmax of a number" if rank == 0 else None
 
 
 def _unread_statistics(match: Match) -> str | None:
@@ -239,6 +248,7 @@ def claimed() -> Sequence[Row]:
         *rows(powers, *COMMON, elementwise_fits(), _power),
         *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),
+        *rows([SAFE_SOFTMAX], *COMMON, _float_result, _safe_softmax),
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),
         *rows(["aten.native_group_norm.default"], *COMMON, _norm),
         *rows(["aten._native_batch_norm_legit.no_stats"], *COMMON, _batch_norm),

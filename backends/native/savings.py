@@ -1,8 +1,8 @@
 """What code does without where it would need more memory than the kernels.
 
 Code is planned as quick as it can be first. If it then needs more than the kernels that it stands in for, the savings
-are tried, what costs least time first; each that lowers the plan is kept, until it is low enough, and then those that do
-so together:
+are tried, what costs least time first; each that lowers the plan is kept, until it is low enough, and at last those
+that do so together:
 
 * ``masks``: what is made of truth values and constants alone is made again for each reader.
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.

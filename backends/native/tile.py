@@ -461,7 +461,8 @@ class MapOp(TemplateOp):
 
 @irdl_op_definition
 class SoftmaxOp(TemplateOp):
-    """``out = softmax(x)`` along the last dim, or its logarithm.
+    """``out = softmax(x)`` along the last dim, or its logarithm. A row of minus infinities, of which there is no
+    softmax, gives NaN, or zeros with ``safe``.
 
     With ``scale``, whose rows are one element each, ``out`` is not divided by the sum of its row: one over the sum is
     written there, for what reads ``out`` to multiply its own, shorter rows with.
@@ -472,13 +473,17 @@ class SoftmaxOp(TemplateOp):
     out = operand_def(MemRefType)
     scale = opt_operand_def(MemRefType)
     log = opt_prop_def(UnitAttr)
+    safe = opt_prop_def(UnitAttr)
     assembly_format = (
-        "(`log` $log^)? $x `,` $out (`scale` $scale^)? (`schedule` $schedule^)? attr-dict `:` type($x) `,` type($out) "
-        "(`,` type($scale)^)?"
+        "(`log` $log^)? (`safe` $safe^)? $x `,` $out (`scale` $scale^)? (`schedule` $schedule^)? attr-dict "
+        "`:` type($x) `,` type($out) (`,` type($scale)^)?"
     )
 
-    def __init__(self, x: SSAValue, out: SSAValue, log: bool = False, scale: SSAValue | None = None):
-        super().__init__(operands=[x, out, scale], properties={"log": UnitAttr() if log else None})
+    def __init__(
+        self, x: SSAValue, out: SSAValue, log: bool = False, scale: SSAValue | None = None, *, safe: bool = False
+    ):
+        said = {"log": UnitAttr() if log else None, "safe": UnitAttr() if safe else None}
+        super().__init__(operands=[x, out, scale], properties=said)
 
     def reads(self) -> list[SSAValue]:
         return [self.x]
@@ -492,6 +497,8 @@ class SoftmaxOp(TemplateOp):
             raise VerifyException("input and output have one shape of at least one dim")
         if self.scale is not None and (self.log is not None or shape_of(self.scale) != (*shape[:-1], 1)):
             raise VerifyException("a softmax has one scale for every row")
+        if self.log is not None and self.safe is not None:
+            raise VerifyException("there is no logarithm of the zeros of a hidden row")
 
 
 @irdl_op_definition

@@ -23,6 +23,7 @@ from etir.lowering.decompose_aten.decomposition import ADDED, DECOMPOSITIONS, RE
 from etir.lowering.decompose_aten.foreach import ForeachPattern
 from etir.lowering.decompose_aten.preserved import PreservedOps
 from etir.lowering.decompose_aten.report import summary
+from etir.lowering.decompose_aten.safe_softmax import SafeSoftmaxPattern
 from etir.lowering.decompose_aten.static_sizes import Problems
 from etir.lowering.decompose_aten.symint_ops import SymIntPattern
 from etir.lowering.decompose_aten.traced import TraceDecomposition
@@ -37,7 +38,7 @@ def hand_written() -> tuple[type[OperatorPattern], ...]:
     """Every hand-written pattern, those of plug-ins included, in the order in which they are tried."""
     load_families()
     import_contributions(lambda plugin: plugin.decompositions)
-    own = (*DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, SymIntPattern)
+    own = (*DECOMPOSITIONS, ComplexNumberPattern, ForeachPattern, SymIntPattern, SafeSoftmaxPattern)
     return (*RENAMES, ComplexPartsPattern, *ADDED, *own)
 
 

@@ -91,10 +91,15 @@ class Softmax(Template):
     def c(self, op: SoftmaxOp, cpu: Cpu) -> CFunction:
         n, lanes = shape_of(op.x)[-1], cpu.vector
         rest = n % lanes
-        is_log, first = op.log is not None, _by_chains(n, cpu)
+        is_log, is_safe, first = op.log is not None, op.safe is not None, _by_chains(n, cpu)
         whole_store, some_store = "vstore(o + j, e); ", f"vstore_some(o + j, e, {rest}); "
+        over = "(vsum(sums) == 0.0f ? 0.0f : 1.0f / vsum(sums))" if is_safe else "1.0f / vsum(sums)"
+        peak = "vlargest(most)"
+        if is_safe:
+            # All are minus infinity, or no numbers, which the sum shows.
+            peak = "vlargest(most) == -__builtin_inff() ? 0.0f : vlargest(most)"
         last, result, some_result = (
-            "const vf scale = vset(1.0f / vsum(sums));",
+            f"const vf scale = vset({over});",
             "vload(o + j) * scale",
             f"vload_some(o + j, {rest}) * scale",
         )
@@ -105,7 +110,7 @@ class Softmax(Template):
             result, some_result = "vload(x + j) - shift - total", f"vload_some(x + j, {rest}) - shift - total"
         scaled = _walk(n, lanes, f"vstore(o + j, {result});", f"vstore_some(o + j, {some_result}, {rest});")
         if op.scale is not None:
-            last, scaled = "s[0] = 1.0f / vsum(sums);", []
+            last, scaled = f"s[0] = {over};", []
         # Lanes that are not there must not win; exp makes 0 of them.
         padded = f"vselect(vfirst({rest}), vload_some(x + j, {rest}), vset(-__builtin_inff()))"
         body = [
@@ -113,7 +118,7 @@ class Softmax(Template):
             # A number that is none may be lost here: it comes back with the sum.
             *_largest(n, cpu),
             *_walk(n, lanes, "most = vmax_bound(most, vload(x + j));", f"most = vmax_bound(most, {padded});", first),
-            "const vf shift = vset(vlargest(most));",
+            f"const vf shift = vset({peak});",
             "vf sums = vset(0.0f);",
             *_walk(
                 n,
@@ -133,9 +138,12 @@ class Softmax(Template):
 
         x, out, *scale = operands
         with np.errstate(all="ignore"):
-            off = x.astype(np.float64) - x.max(-1, keepdims=True, initial=-np.inf)
+            peak = x.max(-1, keepdims=True, initial=-np.inf)
+            off = x.astype(np.float64) - (peak if op.safe is None else np.where(peak == -np.inf, 0, peak))
             e = np.exp(off)
             total = e.sum(-1, keepdims=True)
+            if op.safe is not None:
+                total = np.where(total == 0, np.inf, total)
             if scale:
                 out[...], scale[0][...] = e, 1 / total
                 return

@@ -22,22 +22,22 @@ from etir.dialects.schema_op import SchemaOp
 
 @lowers("softmax")
 def lower_softmax(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
-    """Rows along the dim, and their logarithm where that is wanted."""
+    """Rows along the dim, and their logarithm where that is wanted, or zeros for rows of minus infinities."""
     (op,) = members(group)
     given = lowering.place(outside[op.arg("self")])
     rank = len(given.shape)
     dim = op.arg("dim") % rank
     order = [*(d for d in range(rank) if d != dim), dim]
     x = lowering.side_by_side(given.permuted(order), op)
-    log = operator_of(op) == "aten._log_softmax.default"
+    log, safe = (operator_of(op) == name for name in ("aten._log_softmax.default", "aten._safe_softmax.default"))
     target = lowering.result(group.outputs[0])
     out = target.permuted(order)
     if out.strides[-1] != 1 and out.shape[-1] != 1:
         made = lowering.buffer(out.shape)
-        lowering.add(SoftmaxOp(lowering.memref(x), lowering.memref(made), log), group)
+        lowering.add(SoftmaxOp(lowering.memref(x), lowering.memref(made), log, safe=safe), group)
         lowering.copy(made, out, op)
         return
-    lowering.add(SoftmaxOp(lowering.memref(x), lowering.memref(out), log), group)
+    lowering.add(SoftmaxOp(lowering.memref(x), lowering.memref(out), log, safe=safe), group)
 
 
 @lowers("norm")

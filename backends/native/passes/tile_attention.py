@@ -207,7 +207,7 @@ def _loop(
     masks, added = args[1 : 1 + extras], args[1 + extras : by_row]
     inner_ops = [
         BrgemmOp(q, k, rows, [*masks], region.clone()),
-        SoftmaxOp(rows, rows, scale=scale),
+        SoftmaxOp(rows, rows, scale=scale, safe=found.softmax.safe is not None),
         BrgemmOp(rows, v, out, [*added, scale], _scaled(found.values)),
     ]
     for op, like in zip(inner_ops, (found.scores, found.softmax, found.values), strict=True):

@@ -236,7 +236,8 @@ def rows(function: Function, count: int = 10) -> None:
         shape = (*(chance.randint(1, 4) for _ in range(chance.randint(0, 3))), sizes(chance, (1, 8, 16)))
         x = function.tensor(shape)
         if number % 2:
-            function.step(shape, lambda of, out, x=x, log=number % 4 == 1: SoftmaxOp(of(x), out, log))
+            log, safe = number % 4 == 1, number % 8 == 3
+            function.step(shape, lambda of, out, x=x, a=log, b=safe: SoftmaxOp(of(x), out, a, safe=b))
             continue
         parameters = [function.tensor(shape[-1:]) for _ in range(chance.choice([0, 2]))]
         function.step(

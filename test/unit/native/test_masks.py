@@ -106,6 +106,51 @@ def test_sizes_that_are_known_at_run_time_only() -> None:
         agrees(program, module, (torch.randn(1, count, 24), causal(count)), native="trusted")
 
 
+class Attention(nn.Module):
+    """Two layers of attention by torch, with a mask of truth values that may hide all keys of a query."""
+
+    def __init__(self, width: int = 32, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(2))
+        self.out = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+
+    def forward(self, x: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+        batch, count, width = x.shape
+        for qkv, out in zip(self.qkv, self.out, strict=True):
+            parts = qkv(x).view(batch, count, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+            made = torch.nn.functional.scaled_dot_product_attention(*parts, attn_mask=allowed)
+            x = x + out(made.transpose(1, 2).reshape(batch, count, width))
+        return x
+
+
+def hiding(count: int) -> torch.Tensor:
+    allowed = torch.rand(2, 1, count, count) > 0.4
+    allowed[0, 0, count // 2] = False
+    return allowed
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_attention_that_torch_has_taken_apart(is_dynamic: bool) -> None:
+    """One delegate, whose hidden rows are zeros as eager's are, with code and on the kernels; the file has no tensor of
+    zeros.
+    """
+    torch.manual_seed(0)
+    module, n = Attention().eval(), torch.export.Dim("n", max=40)
+    dims = ({1: n}, {2: n, 3: n}) if is_dynamic else None
+    given = (torch.randn(2, 17, 32), hiding(17))
+    exported = torch.export.export(module, given, dynamic_shapes=dims).run_decompositions()
+    assert any(node.target is torch.ops.aten.logical_not.default for node in exported.graph.nodes)
+    program = etir.compile(exported, target="etir", delegates=["native"])
+    assert program.warnings == () and program.delegation is not None
+    assert len(program.delegation.backends[0].partitions) == 1
+    assert "full_like" not in str(program.module)
+    for count in (2, 17, 40) if is_dynamic else (17,):
+        inputs = (torch.randn(2, count, 32), hiding(count))
+        for native in ("trusted", "refuse"):
+            agrees(program, module, inputs, native=native)
+
+
 def test_a_choice_in_a_tile() -> None:
     """NaN and infinities go where they are chosen, and nowhere else."""
     torch.manual_seed(0)
