@@ -46,7 +46,7 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
     problem, _ = kernels.problem_within(free)
     bound, least_code = _bound(problem), _bound(problem_of(func, free))
     if first is not None and first.code <= least_code and first.kernels <= bound and not first.outside:
-        return _planned(func, kernels, first.around)
+        return _again(func, kernels, first)
     second = _in_turn(func, kernels, free, is_code_first=True)
     found = [turn for turn in (first, second) if turn is not None]
     least = max(bound, 0 if second is None else second.code)
@@ -55,11 +55,12 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
         total = max(joint.code, joint.kernels) + _outside(func, free, joint.around)
         if total < min(turn.total for turn in found):
             return Planned(joint.code, joint.write(func, kernels))
-    apart: Around = [APART] * len(func.body.block.args)
     if not found:
-        return _planned(func, kernels, apart)
+        apart: Around = [APART] * len(func.body.block.args)
+        arena, _ = _code(func, apart)
+        return _joined(arena, kernels.plan_within(apart))
     # Of equals the one whose code walks over less memory, which also lies over what it reads then.
-    return _planned(func, kernels, min(found, key=lambda turn: (turn.total, turn.code)).around)
+    return _again(func, kernels, min(found, key=lambda turn: (turn.total, turn.code)))
 
 
 def plan_code(func: FuncOp, free: Around) -> Planned:
@@ -85,34 +86,19 @@ def _has_buffers(func: FuncOp) -> bool:
     return any(isinstance(op, BufferOp) for op in func.body.block.ops)
 
 
-def _planned(func: FuncOp, kernels: LoweredFunction, around: Around) -> Planned:
-    """Both around the same places. Where that cannot be, outputs are outside; where it still cannot, inputs, too."""
-    inputs = len(around) - outputs_of(func)
-    for tried in (around, [*around[:inputs], *[APART] * outputs_of(func)]):
-        try:
-            return _around(func, kernels, tried)
-        except EtirError as error:
-            if E0703.id not in error.ids:
-                raise
-    return _around(func, kernels, [APART] * len(around))
-
-
-def _around(func: FuncOp, kernels: LoweredFunction, around: Around) -> Planned:
-    arena, _ = _code(func, around)
-    workspace = kernels.plan_within(around)
-    return Planned(arena, replace(workspace, size=max(workspace.size, arena)))
-
-
 @dataclass(frozen=True)
 class _Turn:
     """Two plans, the one around the places of the other: what each needs, with ``outside`` bytes of inputs and outputs
-    that could be in the workspace and are not.
+    that could be in the workspace and are not. ``given`` is what the first of them was planned around, ``around`` the
+    places that it has made of it.
     """
 
     code: int
     kernels: int
     outside: int
     around: Around
+    given: Around
+    is_code_first: bool
 
     @property
     def total(self) -> int:
@@ -132,7 +118,7 @@ def _in_turn(func: FuncOp, kernels: LoweredFunction, free: Around, *, is_code_fi
             fixed = [APART if place is None else place for place in places]
             other, _ = _kernels(kernels, fixed) if is_code_first else _code(func, fixed)
             sizes = (one, other) if is_code_first else (other, one)
-            return _Turn(*sizes, _outside(func, free, fixed), fixed)
+            return _Turn(*sizes, _outside(func, free, fixed), fixed, around, is_code_first)
         except EtirError as error:
             if E0703.id not in error.ids:
                 raise
@@ -140,6 +126,18 @@ def _in_turn(func: FuncOp, kernels: LoweredFunction, free: Around, *, is_code_fi
         if all(around[number] == APART for number in meeting):
             return None
         around = [APART if number in meeting else place for number, place in enumerate(around)]
+
+
+def _again(func: FuncOp, kernels: LoweredFunction, turn: _Turn) -> Planned:
+    """Write the plans of a turn down: both as they were made, since a plan around places that it has found itself may
+    be larger.
+    """
+    arena, _ = _code(func, turn.given if turn.is_code_first else turn.around)
+    return _joined(arena, kernels.plan_within(turn.around if turn.is_code_first else turn.given))
+
+
+def _joined(arena: int, workspace: Workspace) -> Planned:
+    return Planned(arena, replace(workspace, size=max(workspace.size, arena)))
 
 
 def _kernels(kernels: LoweredFunction, around: Around) -> tuple[int, Around]:
