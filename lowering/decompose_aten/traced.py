@@ -154,6 +154,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges, facts: Seq
     from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    from etir.lowering.import_fx.checks import FACTORIZATION
     from etir.lowering.import_fx.prims import definitions
 
     overload = _overload(op)
@@ -176,7 +177,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges, facts: Seq
         first_line = str(error).strip().split("\n")[0]
         raise E0412.error(f"torch's decomposition of '{op.name}' stops: {first_line}") from error
     sizes.check(op, graph)
-    graph.graph.eliminate_dead_code()
+    graph.graph.eliminate_dead_code(lambda node: node.is_impure() or str(node.target) == FACTORIZATION)
     for node in graph.graph.nodes:
         if node.target is overload:
             return None  # It is as simple as it gets: torch only has another name for it.
@@ -185,7 +186,7 @@ def _record(op: SchemaOp, inputs: Sequence[SSAValue], ranges: Ranges, facts: Seq
 
 @contextmanager
 def _without_effects() -> Iterator[None]:
-    """Checks of data inside decompositions are operators like others: the import leaves them out."""
+    """Checks of data inside decompositions are operators like others: the import makes assertions of them."""
     from torch._higher_order_ops.effects import _register_effectful_op
 
     handle = _register_effectful_op("aten::_linalg_check_errors", None)

@@ -33,6 +33,7 @@ from etir.dialects.schema import Kind, OpSchema, parse_schema
 from etir.dialects.sym.ops import ARITHMETIC_OPS, AssertOp
 from etir.dialects.text import source_location
 from etir.lowering.errors import E0413
+from etir.lowering.import_fx.checks import CHECKS, check, check_results
 from etir.lowering.import_fx.layouts import dim_orders
 from etir.lowering.import_fx.locations import location_of
 from etir.lowering.import_fx.lowered import CALL, called, memory_format_of, plain_operator, with_memory_format
@@ -107,9 +108,6 @@ _DROPPED = frozenset(
         "aten._assert_tensor_metadata.default",
         "aten.sym_constrain_range.default",
         "aten.sym_constrain_range_for_size.default",
-        "aten._assert_async.msg",
-        "aten._assert_async.default",
-        "aten._linalg_check_errors.default",
         # They give dtypes and truths that later nodes have as literals.
         "aten.can_cast.default",
         "aten.promote_types.default",
@@ -119,7 +117,7 @@ _DROPPED = frozenset(
         "aten.result_type.Tensor",
     }
 )
-"""Operators that only check: what types and declared ranges already say, or data, on which programs do not raise."""
+"""Operators that only check what types and declared ranges already say."""
 
 _OF_ASSIGNED_DATA = "aten._has_compatible_shallow_copy_type.default"
 """All that a trace has of ``y.data = z``: torch asks this first, and records nothing of the assignment itself."""
@@ -257,6 +255,8 @@ class NodeImporter:
             return self._opaque(node, values, block, f"no .pte has elements of {' or '.join(map(str, dtypes))}")
         if name == INNER_TENSOR:
             return self._inner_tensor(arguments[0], str(arguments[1]), block)
+        if name in CHECKS:
+            return check(name, arguments, keywords, block)
         if name == "aten._assert_scalar.default":
             condition = arguments[0]
             if isinstance(condition, SSAValue):
@@ -297,6 +297,7 @@ class NodeImporter:
             operands = [v for v in flatten(list(given.values())) if isinstance(v, SSAValue)]
             op = OpaqueOp(name, operands, types, str(error))
         block.add_op(op)
+        check_results(op, schema, given, block)
         if self._with_layouts and (orders := dim_orders(node, schema, outputs)) is not None:
             op.attributes[DIM_ORDERS] = orders
         if name in STORAGE_VIEWS:

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.dtypes import BY_TYPE, i32
 from etir.dialects.et.layout import tensor_type
+from etir.lowering.build.assertions import assert_factored
 from etir.lowering.build.builder import Builder, dims, element, rank
 from etir.lowering.build.dims import broadcast
 from etir.lowering.build.inference import tensor_type_of
@@ -160,7 +161,9 @@ def cholesky(b: Builder, a: SSAValue, upper: bool) -> SSAValue:
     if 0 in dims(a):
         return a
     types = [tensor_type(element(a), dims(a)), tensor_type(i32, dims(a)[:-2])]
-    return b.results(aten.linalg_cholesky_ex.default, a, upper=upper, types=types)[0]
+    factor, info = b.results(aten.linalg_cholesky_ex.default, a, upper=upper, types=types)
+    assert_factored(info, "cholesky", b.insert)
+    return factor
 
 
 def _cholesky_solve(b: Builder, x: SSAValue, factor: SSAValue, upper: bool) -> SSAValue:
@@ -327,7 +330,8 @@ def matrix_power(b: Builder, a: SSAValue, n: int) -> SSAValue:
         return _identity(b, a)
     if n < 0:
         types = [tensor_type(element(a), dims(a)), tensor_type(i32, dims(a)[:-2])]
-        a = b.results(aten.linalg_inv_ex.default, a, types=types)[0]
+        a, info = b.results(aten.linalg_inv_ex.default, a, types=types)
+        assert_factored(info, "linalg.matrix_power", b.insert)
     square, result, rest = a, None, abs(n)
     while rest:
         if rest & 1:
@@ -349,7 +353,9 @@ def tensorsolve(b: Builder, a: SSAValue, x: SSAValue, order: Sequence[int] | Non
     matrix, right = b.view(a, [count, count]), b.view(x, [count])
     square = tensor_type(element(a), [dim(count)] * 2)
     types = [tensor_type(element(a), [dim(count)]), square, tensor_type(i32, [dim(count)]), tensor_type(i32, [])]
-    return b.view(b.results(aten._linalg_solve_ex.default, matrix, right, types=types)[0], shape)
+    result, _, _, info = b.results(aten._linalg_solve_ex.default, matrix, right, types=types)
+    assert_factored(info, "linalg.tensorsolve", b.insert)
+    return b.view(result, shape)
 
 
 @decomposition(aten.linalg_vander.default, symint_args=("N",))
