@@ -10,12 +10,19 @@ from etir.passes.analysis.planning.lower_bound import lower_bound
 
 def is_smaller(now: MethodMemory, before: MethodMemory) -> bool:
     """Whether the plan of a method as it is now is smaller than that of ``before``; not where it cannot be planned."""
+    return saved(now, before) > 0
+
+
+def saved(now: MethodMemory, before: MethodMemory) -> int:
+    """How many bytes smaller the plan of a method as it is now is than that of ``before``: 0 where it is not, or where
+    it cannot be planned.
+    """
     if _bound(now) >= _bound(before):
-        return False
+        return 0
     try:
-        return _planned(now) < _planned(before)
+        return max(_planned(before) - _planned(now), 0)
     except EtirError:  # `plan-memory` says what is wrong
-        return False
+        return 0
 
 
 def _bound(memory: MethodMemory) -> int:

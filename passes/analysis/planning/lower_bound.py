@@ -38,8 +38,24 @@ def lower_bound(problem: Problem) -> dict[int, PoolBound]:
     return {pool: _pool_bound(problem, pool, members) for pool, members in groups.items()}
 
 
-def _pool_bound(problem: Problem, pool: int, groups: list[Group]) -> PoolBound:
-    sizes = [align_up(group.root.size, problem.granules[pool]) for group in groups]
+def live_bytes(problem: Problem, pool: int) -> list[int]:
+    """The bytes that are live at each instruction up to the last that needs any, padding left out."""
+    groups = [group for group in problem.groups if group.root.pool == pool]
+    change = _changes(problem, pool, groups, _sizes(problem, pool, groups))
+    found: list[int] = []
+    live = 0
+    for at in sorted(change):
+        found += [live] * (at - len(found))
+        live += change[at]
+    return found
+
+
+def _sizes(problem: Problem, pool: int, groups: list[Group]) -> list[int]:
+    return [align_up(group.root.size, problem.granules[pool]) for group in groups]
+
+
+def _changes(problem: Problem, pool: int, groups: list[Group], sizes: list[int]) -> dict[int, int]:
+    """By instruction, how many bytes more are live there than at the one before."""
     change: dict[int, int] = {}
     for group, size in zip(groups, sizes, strict=True):
         for first, last in group.live:
@@ -48,6 +64,12 @@ def _pool_bound(problem: Problem, pool: int, groups: list[Group]) -> PoolBound:
     for here, saved in _saved_in_place(problem, pool).items():
         change[here] = change.get(here, 0) - saved
         change[here + 1] = change.get(here + 1, 0) + saved
+    return change
+
+
+def _pool_bound(problem: Problem, pool: int, groups: list[Group]) -> PoolBound:
+    sizes = _sizes(problem, pool, groups)
+    change = _changes(problem, pool, groups, sizes)
     live = peak = 0
     instruction: int | None = None
     for at in sorted(change):

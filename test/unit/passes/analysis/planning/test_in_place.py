@@ -10,7 +10,7 @@ from etir.diagnostics import EtirError
 from etir.passes.analysis.planning.algorithms import ALGORITHMS, plan
 from etir.passes.analysis.planning.coalescing import variants
 from etir.passes.analysis.planning.instance import build_instance, count_conflicts, find_conflicts
-from etir.passes.analysis.planning.lower_bound import lower_bound
+from etir.passes.analysis.planning.lower_bound import live_bytes, lower_bound
 from etir.passes.analysis.planning.placement import place_in_time
 from etir.passes.analysis.planning.problem import Buffer, Plan, Problem, Share
 from etir.passes.analysis.planning.verify import verify_plan
@@ -30,6 +30,7 @@ def test_a_chain_is_one_buffer() -> None:
     """64 bytes, not 2 x 64; the bound says so; the algorithms that stand for other compilers do not."""
     problem = chain(100)
     assert lower_bound(problem)[1].bytes == 64
+    assert live_bytes(problem, 1) == [64] * 101
     for name, size in {"auto": 64, "best_fit": 64, "search": 64, "in_time": 64, "greedy": 128, "naive": 6400}.items():
         found = plan(problem, name)
         assert found.pool_sizes[1] == size, name
@@ -43,6 +44,16 @@ def test_not_above_what_it_is_without() -> None:
     # Written over: 1024 + 1024. Apart: 1024 + 16.
     assert [max(g.live[-1][1] for g in v.groups) for v in variants(problem)] == [9, 9]
     assert plan(problem).pool_sizes[1] == 1040
+
+
+def test_live_bytes() -> None:
+    """At each instruction, in one pool; the largest of them is the bound."""
+    buffers = [Buffer(0, 16, ((2, 4),)), Buffer(1, 30, ((3, 3), (6, 6))), Buffer(2, 64, ((0, 9),), pool=2)]
+    problem = Problem(buffers)
+    assert live_bytes(problem, 1) == [0, 0, 16, 48, 16, 0, 32]
+    assert live_bytes(problem, 2) == [64] * 10
+    assert live_bytes(problem, 3) == []
+    assert {pool: bound.bytes for pool, bound in lower_bound(problem).items()} == {1: 48, 2: 64}
 
 
 def test_what_is_free_between_parts() -> None:
