@@ -235,6 +235,7 @@ def _integers(o: CompileOptions) -> Iterator[Step]:
 def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
     from etir.lowering.to_out_variant import ToOutVariantPass
     from etir.passes.backend.externalize_weights import ExternalizeWeightsPass
+    from etir.passes.et.partial_execution import PartialExecutionPass, computes_parts
     from etir.passes.et.plan_memory import PlanMemoryPass
     from etir.passes.et.rematerialize import RematerializePass
     from etir.passes.et.schedule_instructions import ScheduleInstructionsPass
@@ -263,6 +264,8 @@ def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:
     )
     yield Step(ScheduleInstructionsPass(target=o.target), "what waits in memory is computed later, where that is less")
     yield Step(RematerializePass(target=o.target), "masks are computed again instead of kept, where that is less")
+    if computes_parts(o.target):
+        yield Step(PartialExecutionPass(target=o.target), "large tensors are made and read part by part")
     yield Step(PlanMemoryPass(share_state=o.shares_state, target=o.target), "a place for every buffer")
     yield Step(VerifyPlanPass(target=o.target), "places are checked by other code than made them")
 

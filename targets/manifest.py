@@ -67,6 +67,7 @@ DEFAULT_TARGET = "executorch"
 FEATURES: Mapping[str, str] = {
     "dynamic_memory": "tensors whose sizes have no upper bound get memory from the client's allocator at run time",
     "runtime_memory": "method and temporary memory follow etir.emit.runtime_memory, to the byte",
+    "parts": "kernels take as long for the parts of a result, one after the other, as for the whole",
 }
 """What a manifest's ``features`` may name: a word for each, and what holds of a runtime that has it."""
 
