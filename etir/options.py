@@ -82,6 +82,9 @@ class CompileOptions:
     unbounded: Literal["refuse", "allocate"] = "refuse"
     """What becomes of a tensor whose dims have no upper bound, or bounds that no memory holds: an error, or memory from
     the client's allocator at run time, for targets whose runtime has that."""
+    prefer: Literal["size", "speed"] = "size"
+    """Whether weights of integers that neither a kernel nor a delegate computes on stay integers in the file, and are
+    multiplied out in each run, or are numbers in floating point there, four times as large or more."""
     share_state: bool = False
     """Let methods share mutable buffers of one name."""
     external_weights: tuple[ExternalFile, ...] = ()
@@ -147,6 +150,7 @@ class CompileKeywords(TypedDict, total=False):
     plan_inputs: bool
     plan_outputs: bool
     unbounded: Literal["refuse", "allocate"]
+    prefer: Literal["size", "speed"]
     share_state: bool
     external_weights: str | Mapping[str, str | Sequence[str]] | Sequence[ExternalFile] | None
     external_state: str | Mapping[str, str | Sequence[str]] | Sequence[ExternalFile] | None

@@ -230,6 +230,12 @@ def _integers(o: CompileOptions) -> Iterator[Step]:
     yield Step(
         FuseQuantizedPass(o.target, o.link_libraries), "what is between integers is computed on them, by a kernel"
     )
+    if o.prefer == "speed":
+        from etir.passes.edge.fold_constants import FoldConstantsPass
+        from etir.passes.generic.dce import DcePass
+
+        yield Step(FoldConstantsPass(expand=True), "weights that are left are multiplied out once, now", "prefer")
+        yield Step(DcePass(), "their integers", "prefer")
 
 
 def _et(o: CompileOptions, marked: bool, *, resumed: bool) -> Iterator[Step]:

@@ -130,6 +130,13 @@ def _parser() -> ToolParser:
         help="what becomes of tensors without an upper bound: an error, or memory that is allocated at run time, which "
         "target etir has (default: refuse)",
     )
+    parser.add_argument(
+        "--prefer",
+        choices=("size", "speed"),
+        default="size",
+        help="whether weights of integers that nothing computes on stay small in the file, or are multiplied out in it "
+        "and not in each run (default: size)",
+    )
     parser.add_argument("--dump-dir", metavar="DIR", help="write the IR of every phase, in numbered files")
     parser.add_argument("--trace", metavar="FILE", help="record what the compiler does, for the developer tools")
     parser.add_argument(
@@ -244,6 +251,7 @@ def _options(arguments: argparse.Namespace) -> CompileOptions:
         "optimizer": arguments.optimizer,
         "state_methods": _patterns(arguments.state_methods),
         "unbounded": arguments.unbounded,
+        "prefer": arguments.prefer,
     }
     return compile_options(None, keywords)
 

@@ -55,23 +55,27 @@ FEW = 256
 class FoldConstantsPass(Pass):
     """Compute operators over constants at compile time.
 
-    ``limit`` is the size in bytes up to which any result may become a constant.
+    ``limit`` is the size in bytes up to which any result may become a constant. With ``expand`` weights of integers
+    become numbers, too, of any size: what no kernel or delegate takes as integers is then not multiplied out in each
+    run, and the file has four bytes for each of them.
     """
 
     name = "fold-constants"
     limit: int = 65536
+    expand: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Fold in every method."""
-        folder = _Folder(ConstantStore(module), self.limit)
+        folder = _Folder(ConstantStore(module), self.limit, self.expand)
         for method in methods(module):
             folder.block(method.body.block)
 
 
 class _Folder:
-    def __init__(self, store: ConstantStore, limit: int):
+    def __init__(self, store: ConstantStore, limit: int, expand: bool):
         self.store = store
         self.limit = limit
+        self.expand = expand
         self._evaluator: Evaluator | None = None
         self.values: dict[SSAValue, Any] = {}
         self.origin: dict[SSAValue, str] = {}
@@ -121,7 +125,8 @@ class _Folder:
         return True
 
     def _may_fold(self, op: EdgeOp) -> bool:
-        if (op.SCHEMA.op_name.startswith(EXPANDING) or _widens(op)) and _expands(op):
+        expands = (op.SCHEMA.op_name.startswith(EXPANDING) or _widens(op)) and _expands(op)
+        if expands and not self.expand:
             return False
         known = 0
         for operand in op.operands:
@@ -134,7 +139,7 @@ class _Folder:
             type = result.type
             if not isinstance(type, TensorType) or not is_static(type) or not is_contiguous(type):
                 return False
-            if tensor_bytes(type) > max(self.limit, known):
+            if not expands and tensor_bytes(type) > max(self.limit, known):
                 return False
         return True
 

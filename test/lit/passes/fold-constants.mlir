@@ -1,6 +1,7 @@
 // RUN: et-opt --fold-constants --split-input-file %s | filecheck %s
 // RUN: et-opt -p 'fold-constants{limit=0}' --split-input-file %s | filecheck %s --check-prefix=NONE
 // RUN: et-opt -p 'fold-constants{limit=0}' --split-input-file --print-debuginfo %s | filecheck %s --check-prefix=LOC
+// RUN: et-opt -p 'fold-constants{limit=0 expand=true}' --split-input-file %s | filecheck %s --check-prefix=EXPAND
 
 // A transposed weight is computed now: it is no larger than the weight it is made from, so no limit holds it back.
 // CHECK: et.weight @w : tensor<8x4xf32>
@@ -120,17 +121,20 @@ func.func @names() -> (tensor<64x64xf32>, tensor<64x64xf32>) {
 
 // -----
 
-// Integers of 32 bits, a layer's bias, are numbers of the same size: multiplied out now. Those of 8 bits stay.
+// Integers of 32 bits, a layer's bias, are numbers of the same size: multiplied out now. Those of 8 bits stay but with `expand`.
 
 et.schema "quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor"
 
 // CHECK-LABEL: func.func @integers
+// EXPAND-LABEL: func.func @integers
 func.func @integers() -> (tensor<3xf32>, tensor<3xf32>) {
   %0 = et.constant dense<[2, -4, 6]> : tensor<3xi32>
   // CHECK: et.constant dense<[1.000000e+00, -2.000000e+00, 3.000000e+00]> : tensor<3xf32>
   %1 = edge.quantized_decomposed.dequantize_per_tensor.default(%0, scale = 0.5, zero_point = 0, quant_min = -2147483648, quant_max = 2147483647, dtype = i32) : (tensor<3xi32>) -> tensor<3xf32>
   %2 = et.constant dense<[2, -4, 6]> : tensor<3xi8>
   // CHECK: edge.quantized_decomposed.dequantize_per_tensor.default
+  // EXPAND-COUNT-2: et.constant dense<[1.000000e+00, -2.000000e+00, 3.000000e+00]> : tensor<3xf32>
+  // EXPAND-NOT: edge.quantized_decomposed
   %3 = edge.quantized_decomposed.dequantize_per_tensor.default(%2, scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<3xi8>) -> tensor<3xf32>
   func.return %1, %3 : tensor<3xf32>, tensor<3xf32>
 }

@@ -88,6 +88,7 @@ OPTIONS: dict[str, CompileOptions] = {
     "plan_inputs": CompileOptions(plan_inputs=False),
     "plan_outputs": CompileOptions(plan_outputs=False),
     "unbounded": CompileOptions(target="etir", unbounded="allocate"),
+    "prefer": CompileOptions(prefer="speed"),
     "share_state": CompileOptions(share_state=True),
     "external_weights": CompileOptions(external_weights=(ExternalFile("a b", ("*.weight",)), ExternalFile("rest"))),
     "external_state": CompileOptions(external_state=(ExternalFile("none", ("ca*",)),), delegates=("xnnpack",)),
