@@ -19,7 +19,9 @@ from etir.quantization.errors import E1501
 
 STEPS = HIGH - LOW
 SMALLEST = 2.0**-40
-"""The least scale: of a value that is zero throughout."""
+"""The scale of a value that is zero throughout."""
+LEAST = 2.0**-100
+"""The least scale of numbers: its reciprocal, and its product with that of a weight, are numbers in float32."""
 PERCENTILE = 0.9999
 _TRIED = 40
 
@@ -27,7 +29,7 @@ _TRIED = 40
 def uniform(low: float, high: float) -> Uniform:
     """The scale and zero point for numbers from ``low`` to ``high``, and 0, which is always exact."""
     low, high = min(low, 0.0), max(high, 0.0)
-    scale = float(np.float32(max((high - low) / STEPS, SMALLEST)))
+    scale = float(np.float32(max((high - low) / STEPS, LEAST) if high > low else SMALLEST))
     return Uniform(scale, int(np.clip(LOW - round(low / scale), LOW, HIGH)))
 
 

@@ -24,12 +24,13 @@ runs, each row with a scale of its own::
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.quantization import CHOOSES, MOVES
@@ -83,7 +84,7 @@ class MaterializeQuantizationPass(Pass):
         """Weights whose bytes are not loaded stay in floating point."""
         store = ConstantStore(module)
         for method in methods(module):
-            rounded: dict[SSAValue, SSAValue] = {}
+            rounded: dict[tuple[SSAValue, Block | None], SSAValue] = {}
             for op in list(method.walk()):
                 for name in (WHY, INTEGERS):
                     op.attributes.pop(name, None)
@@ -191,14 +192,24 @@ def _stored_scale(value: SSAValue) -> float | None:
         value = owner.operands[0]
 
 
-def _dynamic(op: EdgeOp, rounded: dict[SSAValue, SSAValue]) -> None:
-    """The activations of an operator as int8 with scales that are found at run time; ``rounded`` has those that are."""
+def _dynamic(op: EdgeOp, rounded: dict[tuple[SSAValue, Block | None], SSAValue]) -> None:
+    """The activations of an operator as int8 with scales that are found at run time; ``rounded`` has those that are,
+    by the block that they are in: what a branch has rounded, the other one and what is after them do not see.
+    """
     for name in cast("ArrayAttr[StringAttr]", op.attributes.pop(DYNAMIC)):
         value = cast(SSAValue, op.arg(name.data))
-        known = rounded.get(value)
+        known = next((rounded[value, b] for b in _blocks_around(op) if (value, b) in rounded), None)
         if known is None:
-            known = rounded[value] = _by_rows(op, value)
+            known = rounded[value, op.parent] = _by_rows(op, value)
         op.operands[op.operands.index(value)] = known
+
+
+def _blocks_around(op: Operation) -> Iterator[Block]:
+    """The block of an operation, that around it, and so on."""
+    block = op.parent
+    while block is not None:
+        yield block
+        block = block.parent_block()
 
 
 def _by_rows(op: EdgeOp, value: SSAValue) -> SSAValue:

@@ -217,3 +217,42 @@ def test_filters_that_would_not_stay_integers() -> None:
     assert [layer.stored for layer in found.report.layers] == ["float32", "int8 weights"]
     assert "float32 in the file all the same" in found.report.layers[0].reason
     assert [layer.stored for layer in etir.quantize(exported, "weight-int8").report.layers] == ["int8 weights"] * 2
+
+
+class _Branches(nn.Module):
+    """Layers of one input: in both branches, and before and after them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.c = nn.Linear(32, 16), nn.Linear(32, 16), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.cond(x.sum() > 0, lambda x: self.a(x), lambda x: self.b(x) * 2, (x,))
+        return y, self.c(x)
+
+
+@pytest.mark.parametrize("recipe", ["dynamic-int8", "8da4w", "static-int8"])
+@pytest.mark.parametrize("target", [{"target": "etir"}, *TARGETS.values()], ids=["kernels", *TARGETS])
+def test_branches_that_round_the_same_value(recipe: str, target: dict[str, Any]) -> None:
+    module = _Branches().eval()
+    x = torch.randn(4, 32, generator=torch.Generator().manual_seed(0))
+    data = etir.quantize(torch.export.export(module, (x,)), recipe, calibration=[(x,), (-x,)], **target).compile()
+    for sample in (x, -x):
+        runs = run_stock if "target" not in target else run_own
+        for found, wanted in zip(runs(data.buffer, [sample]), module(sample), strict=True):
+            assert sqnr(wanted.detach().numpy(), found.numpy()) > (15 if recipe == "8da4w" else 30)
+
+
+@pytest.mark.parametrize("target", [{"target": "etir"}, *TARGETS.values(), {"link_libraries": ["cortex_m"]}])
+def test_numbers_of_all_sizes(target: dict[str, Any]) -> None:
+    """A program whose units are small, picofarads or so, is no less exact."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 32)
+    for size in (1e-6, 1e-15, 1e-24, 1e6, 1e15):
+        module = nn.Sequential(nn.Linear(32, 16, bias=False), nn.ReLU(), nn.Linear(16, 8, bias=False)).eval()
+        exported = torch.export.export(module, (x,))
+        found = etir.quantize(exported, calibration=[(x * size,)], **target)
+        runs = run_own if target.get("target") == "etir" or "link_libraries" in target else run_stock
+        output = runs(found.compile().buffer, [x * size])[0]
+        assert sqnr(module(x).detach().numpy(), output.numpy() / size) > 30
