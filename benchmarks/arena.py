@@ -1,4 +1,4 @@
-"""Planned memory of the model zoo: with results in place and instructions in a better order, and without.
+"""Planned memory of the model zoo: with results in place, a better order and calls in parts, and without.
 
     python benchmarks/arena.py                                  every entry, both targets: a table
     python benchmarks/arena.py resnet18 hf_bert --target etir   some entries
@@ -12,7 +12,8 @@ For each entry, in bytes of all memories of all methods:
   of its own if its kernel can write it over an operand that dies: no plan of this order can be smaller.
 
 The ratio is *planned* over *apart*; the last line has the geometric means. Entries are exported here, with ``--text``
-read from a folder of modules as text at level ``backend`` (``TARGET/ENTRY.mlir``).
+read from a folder of modules as text at level ``backend`` (``TARGET/ENTRY.mlir``). Weights whose bytes are not there,
+those of text and of entries that are shapes only, are not cut into parts.
 """
 
 from __future__ import annotations
