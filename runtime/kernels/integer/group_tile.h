@@ -11,19 +11,8 @@
 #pragma once
 
 #include "kernels/integer/tile.h"
+#include "kernels/util/arm.h"
 #include "kernels/util/group_weights.h"
-
-// ETIR_INT8_DOT=0 leaves Arm's dot product out, so that the portable code can be tested there.
-#ifndef ETIR_INT8_DOT
-#define ETIR_INT8_DOT 1
-#endif
-#if defined(__aarch64__) && defined(__linux__) && ETIR_INT8_DOT
-#include <arm_neon.h>
-#include <sys/auxv.h>
-#define ETIR_GROUP_DOT 1
-#else
-#define ETIR_GROUP_DOT 0
-#endif
 
 namespace etir::integer {
 
@@ -314,13 +303,11 @@ ETIR_VNNI void add_groups_vnni(GroupRows x, GroupPanel w, float* acc) {
 #endif
 #endif
 
-#if ETIR_GROUP_DOT
-inline bool has_dot() { return (getauxval(AT_HWCAP) & (1u << 20)) != 0; }
-
+#if ETIR_NEON
 /// Arm's dot product of four signed bytes. Numbers of 4 bits are such as they are; those of 8 become so, and the sum
 /// begins with 128 times more.
 template <int kBits, int kRows>
-__attribute__((target("arch=armv8.2-a+dotprod"))) void add_groups_dot(GroupRows x, GroupPanel w, float* acc) {
+ETIR_DOT void add_groups_dot(GroupRows x, GroupPanel w, float* acc) {
   using namespace groups;
   const uint8x16_t low = vdupq_n_u8(15), sign = vdupq_n_u8(128);
   const int8x16_t one = vdupq_n_s8(1);
@@ -367,8 +354,8 @@ inline GroupVariant group_variant() {
   if (has_vnni()) return GroupVariant::Vnni;
 #endif
   return GroupVariant::Avx2;
-#elif ETIR_GROUP_DOT
-  return has_dot() ? GroupVariant::Dot : GroupVariant::Portable;
+#elif ETIR_NEON
+  return arm_bytes() >= ArmBytes::Dot ? GroupVariant::Dot : GroupVariant::Portable;
 #else
   return GroupVariant::Portable;
 #endif
@@ -385,7 +372,7 @@ void add_groups(GroupVariant variant, const GroupRows& x, const GroupPanel& w, f
   w.minimums != nullptr ? add_groups_avx2<kBits, kRows, true>(x, w, acc)
                         : add_groups_avx2<kBits, kRows, false>(x, w, acc);
 #else
-#if ETIR_GROUP_DOT
+#if ETIR_NEON
   if (variant == GroupVariant::Dot) return add_groups_dot<kBits, kRows>(x, w, acc);
 #endif
   (void)variant;

@@ -29,6 +29,9 @@ struct Block {
 
 namespace detail {
 
+constexpr int kCopied = ETIR_SMALL_STACK ? 256 : 1024;  ///< numbers of a row that are copied at once
+constexpr int kSumPanels = ETIR_SMALL_STACK ? 4 : 16;   ///< panels whose sums are kept
+
 /// What is added to a number where it is copied: as int8 nothing, as uint8 128.
 template <typename T>
 constexpr int kShift = std::is_signed_v<T> ? 0 : 128;

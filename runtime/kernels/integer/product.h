@@ -3,12 +3,14 @@
 // A caller gives the rows as pieces of the depth that lie in memory (a matrix has one, a convolution one for each tap),
 // and takes finished int32 sums, which are never in memory as a whole. The variant with VNNI reads pieces where they
 // are; where a piece is no multiple of four numbers, and in the other variants, pieces are copied to the stack first.
-// The variant is that of the processor: AMX for enough rows, VNNI, AVX2, or portable C++.
+// The variant is that of the processor: AMX for enough rows, VNNI or AVX2; dot products or NEON (product_arm.h);
+// or portable C++.
 #pragma once
 
 #include "kernels/integer/image_amx.h"
 #include "kernels/integer/operands.h"
 #include "kernels/integer/product_amx.h"
+#include "kernels/integer/product_arm.h"
 #include "kernels/integer/tile_avx2.h"
 #include "kernels/kernel.h"
 
@@ -19,10 +21,8 @@ constexpr int kMostPiece = 256;
 
 namespace detail {
 
-constexpr int kPieces = 48;                             ///< pieces that are looked up at once
-constexpr int kCopied = ETIR_SMALL_STACK ? 256 : 1024;  ///< numbers of a row that are copied at once
-constexpr int kSumPanels = ETIR_SMALL_STACK ? 4 : 16;   ///< panels whose sums are kept
-constexpr int64_t kCachedBytes = int64_t{192} * 1024;   ///< weights that stay in the cache while rows go by
+constexpr int kPieces = 48;                            ///< pieces that are looked up at once
+constexpr int64_t kCachedBytes = int64_t{192} * 1024;  ///< weights that stay in the cache while rows go by
 
 /// Rows [begin, end), pieces copied first.
 template <typename Rows, typename Store>
@@ -214,7 +214,11 @@ void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, co
     amx = true, cached = detail::kCachedBytesAmx, unit = kRowsAmx;
   }
 #endif
-  (void)amx;
+  (void)amx, (void)vnni;
+#if ETIR_NEON
+  const ArmBytes bytes = arm_bytes();
+  unit = detail::kUnitArm;
+#endif
   // Weights that stay in the cache, times rows that make a task long enough.
   const int64_t most = cached / std::max<int64_t>(1, weights.panel_bytes());
   const int64_t whole = most >= detail::kSumPanels ? detail::kSumPanels : kWidePanels;
@@ -244,7 +248,11 @@ void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, co
         continue;
       }
 #endif
+#if ETIR_NEON
+      detail::multiply_arm(bytes, source, weights, begin, end, panel, panel_end, store);
+#else
       detail::multiply_copied(source, weights, begin, end, panel, panel_end, vnni, store);
+#endif
     }
   });
 }

@@ -32,6 +32,19 @@ void pack_quad(const int8_t* from, int64_t columns, int8_t* to, int32_t* sums) {
     _mm_storeu_si128(sum, _mm_add_epi32(_mm_loadu_si128(sum), more));
   }
 }
+#elif ETIR_NEON
+void pack_quad(const int8_t* from, int64_t columns, int8_t* to, int32_t* sums) {
+  int8x16x4_t rows;
+  for (int j = 0; j < kQuad; ++j) rows.val[j] = vld1q_s8(from + j * columns);
+  vst4q_s8(to, rows);
+  const int16x8_t low = vaddq_s16(vaddl_s8(vget_low_s8(rows.val[0]), vget_low_s8(rows.val[1])),
+                                  vaddl_s8(vget_low_s8(rows.val[2]), vget_low_s8(rows.val[3])));
+  const int16x8_t high = vaddq_s16(vaddl_high_s8(rows.val[0], rows.val[1]), vaddl_high_s8(rows.val[2], rows.val[3]));
+  vst1q_s32(sums, vaddw_s16(vld1q_s32(sums), vget_low_s16(low)));
+  vst1q_s32(sums + 4, vaddw_high_s16(vld1q_s32(sums + 4), low));
+  vst1q_s32(sums + 8, vaddw_s16(vld1q_s32(sums + 8), vget_low_s16(high)));
+  vst1q_s32(sums + 12, vaddw_high_s16(vld1q_s32(sums + 12), high));
+}
 #endif
 
 /// Packs panel `panel` of a matrix [depth, columns], and writes -scale times the sum of each of its columns.
@@ -42,7 +55,7 @@ void pack_panel(const int8_t* from, int64_t depth, int64_t columns, int64_t pane
   int32_t sums[kPanel] = {};
   for (int64_t q = 0; q < quads_of(depth); ++q, to += kPanelQuad) {
     const int some = static_cast<int>(std::min<int64_t>(kQuad, depth - q * kQuad));
-#if ETIR_INT8_X86
+#if ETIR_INT8_X86 || ETIR_NEON
     if (some == kQuad && count == kPanel) {
       pack_quad(from + q * kQuad * columns + first, columns, to, sums);
       continue;

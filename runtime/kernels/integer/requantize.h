@@ -6,6 +6,7 @@
 
 #include "kernels/integer/operands.h"
 #include "kernels/kernel.h"
+#include "kernels/util/arm.h"
 #include "kernels/util/checks.h"
 
 namespace etir::integer {
@@ -159,6 +160,44 @@ ETIR_VNNI inline void requantize_block_avx512(const Block& block, const int32_t*
 }
 #endif
 
+#if ETIR_NEON
+/// The same with NEON, 16 numbers at a time. What is too large becomes the largest integer and the limit in the end, in
+/// 8 bits; what is too low could do the same, but NaN would be 0.
+struct RequantizeNeon {
+  float32x4_t least;
+  int16x8_t zero_point;
+  int8x16_t low, high;
+
+  explicit RequantizeNeon(const Output& out)
+      : least(vdupq_n_f32(out.least())),
+        zero_point(vdupq_n_s16(static_cast<int16_t>(out.zero_point))),
+        low(vdupq_n_s8(static_cast<int8_t>(out.low))),
+        high(vdupq_n_s8(static_cast<int8_t>(out.high))) {}
+
+  int32x4_t integers(int32x4_t sums, const float* factors) const {
+    return vcvtnq_s32_f32(vmaxnmq_f32(vmulq_f32(vcvtq_f32_s32(sums), vld1q_f32(factors)), least));
+  }
+  int8x16_t operator()(const int32x4_t (&sums)[4], const float* factors) const {
+    const int16x8_t a = vqmovn_high_s32(vqmovn_s32(integers(sums[0], factors)), integers(sums[1], factors + 4));
+    const int16x8_t b = vqmovn_high_s32(vqmovn_s32(integers(sums[2], factors + 8)), integers(sums[3], factors + 12));
+    const int8x16_t bytes = vqmovn_high_s16(vqmovn_s16(vqaddq_s16(a, zero_point)), vqaddq_s16(b, zero_point));
+    return vminq_s8(vmaxq_s8(bytes, low), high);
+  }
+};
+
+inline void requantize_row_neon(const int32_t* sums, const int32_t* bias, const float* factors, int count,
+                                const Output& out, int8_t* to) {
+  const RequantizeNeon requantize(out);
+  int c = 0;
+  for (; c + 16 <= count; c += 16) {
+    int32x4_t all[4];
+    for (int v = 0; v < 4; ++v) all[v] = vaddq_s32(vld1q_s32(sums + c + 4 * v), vld1q_s32(bias + c + 4 * v));
+    vst1q_s8(to + c, requantize(all, factors + c));
+  }
+  if (c < count) requantize_row(sums + c, bias + c, factors + c, count - c, out, to + c);
+}
+#endif
+
 /// The same for a row, by the fastest variant.
 inline void requantize(bool vnni, const int32_t* sums, const int32_t* bias, const float* factors, int count,
                        const Output& out, int8_t* to) {
@@ -168,6 +207,8 @@ inline void requantize(bool vnni, const int32_t* sums, const int32_t* bias, cons
   (void)vnni;
 #if ETIR_INT8_X86
   requantize_row_avx2(sums, bias, factors, count, out, to);
+#elif ETIR_NEON
+  requantize_row_neon(sums, bias, factors, count, out, to);
 #else
   requantize_row(sums, bias, factors, count, out, to);
 #endif

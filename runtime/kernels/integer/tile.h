@@ -5,7 +5,8 @@
 // x86 multiplies with signed weights in one instruction, and whoever made the bias has taken 128 times the sum of a
 // column's weights off it. Sums wrap modulo 2^32, in all variants alike: they give the same bits.
 //
-// Three variants: portable C++, AVX2 (tile_avx2.h), and AVX-512 with VNNI (kernels/util/vnni.h).
+// Variants: portable C++, and AVX-512 with VNNI (kernels/util/vnni.h), here; AVX2 (tile_avx2.h), AMX (tile_amx.h); on
+// Arm NEON (tile_neon.h) and dot products (tile_dot.h).
 #pragma once
 
 #include <algorithm>

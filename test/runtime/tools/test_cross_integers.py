@@ -4,6 +4,7 @@ those of ExecuTorch's library for Cortex-M, in the memory that was reported.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,7 +47,10 @@ class _Attention(nn.Module):
         return self.out(torch.softmax(self.q(x) @ self.k(x).transpose(1, 2), -1) @ self.v(x))
 
 
-MODULES = {"net": (_Net, (1, 3, 12, 12)), "attention": (_Attention, (1, 7, 12))}
+MODULES = {"net": (_Net, (1, 3, 12, 12)), "attention": (_Attention, (1, 19, 12))}
+PROCESSORS = {"aarch64": ("cortex-a53", "cortex-a76")}
+"""Processors besides the one with all instructions: without those for products of bytes, and with dot products."""
+
 RUNS = {
     "cortex-m55, library": ("cortex-m55", LIBRARY, "static-int8"),
     "cortex-m55, kernels": ("cortex-m55", KERNELS, "static-int8"),
@@ -71,8 +75,13 @@ def test_the_same_bits(name: str, model: str) -> None:
     program = etir.quantize(exported, recipe, calibration=samples, **options).compile()
     kinds = [name for name in program.operators if name.startswith(("etir::int8", "cortex_m::"))]
     assert len(kinds) >= (3 if recipe == "static-int8" else 1)
-    done = run(machine, build(machine, program, samples[0]))
+    executable = build(machine, program, samples[0])
+    done = run(machine, executable)
     assert done.code == 0, done.text
+    for processor in PROCESSORS.get(machine_name, ()):
+        command, *arguments = machine.emulator
+        other = run(replace(machine, emulator=(command, "-cpu", processor, *arguments)), executable)
+        assert (other.code, other.outputs) == (0, done.outputs), processor
     (wanted,) = load(program).forward(*samples[0])
     if recipe == "static-int8":
         assert done.outputs == [wanted.numpy().tobytes()]

@@ -1,0 +1,125 @@
+// Integer products on 64-bit Arm: each tile that this processor has against the portable one, and the conversion of
+// sums, to the bit. Prints the best tile's number and how many numbers differ.
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+#include "kernels/integer/product.h"
+#include "kernels/integer/requantize.h"
+
+using namespace etir::integer;
+
+namespace {
+
+/// Sums of rows [begin, end), as int32 [rows, columns].
+struct Sums {
+  std::vector<int32_t> all;
+  int64_t columns;
+  Sums(int64_t rows, int64_t columns_) : all(static_cast<size_t>(rows * columns_), 77), columns(columns_) {}
+  void operator()(const Block& block) {
+    for (int r = 0; r < block.rows; ++r) {
+      for (int c = 0; c < block.columns; ++c) {
+        all[static_cast<size_t>((block.row + r) * columns + block.column + c)] = block.row_sums(r)[c];
+      }
+    }
+  }
+};
+
+int difference(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  int count = 0;
+  for (size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
+  return count;
+}
+
+/// `ends`: numbers at the ends of their range, where sums are as large as they get, instead of any.
+int products(int64_t rows, int64_t depth, int64_t columns, int ends) {
+  const int64_t panels = panels_of(columns), quads = quads_of(depth);
+  std::vector<int8_t> left(static_cast<size_t>(rows * depth)), packed(static_cast<size_t>(panels * quads * kPanelQuad));
+  for (auto& v : left) v = static_cast<int8_t>(ends != 0 ? (std::rand() % 4 ? -128 : 127) : std::rand());
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t k = 0; k < depth; ++k) {
+      // Only some panels have a weight of -128.
+      const int least = c / kPanel % 2 == 0 ? -127 : -128;
+      int v = ends == 1 ? least : ends == 2 ? (std::rand() % 2 ? least : 127) : std::rand() % 255 - 127;
+      if (least == -128 && std::rand() % 50 == 0) v = least;
+      packed[static_cast<size_t>(((c / kPanel * quads + k / kQuad) * kPanel + c % kPanel) * kQuad + k % kQuad)] =
+          static_cast<int8_t>(v);
+    }
+  }
+  const MatrixRows source = {left.data(), rows, depth};
+  const Weights weights = {packed.data(), columns, depth};
+  Sums wanted(rows, columns);
+  detail::multiply_copied(source, weights, 0, rows, 0, panels, false, [&](const Block& b) { wanted(b); });
+  int count = 0;
+#if ETIR_NEON
+  for (int variant = 0; variant <= static_cast<int>(etir::arm_bytes()); ++variant) {
+    Sums found(rows, columns);
+    // In two parts, as by two threads.
+    const int64_t half = rows / 2, some = panels / 2;
+    const auto store = [&](const Block& b) { found(b); };
+    const auto bytes = static_cast<etir::ArmBytes>(variant);
+    detail::multiply_arm(bytes, source, weights, 0, half, 0, panels, store);
+    detail::multiply_arm(bytes, source, weights, half, rows, 0, some, store);
+    detail::multiply_arm(bytes, source, weights, half, rows, some, panels, store);
+    count += difference(found.all, wanted.all);
+  }
+#endif
+  return count;
+}
+
+/// Sums of all sizes times factors of all sizes, with halves, NaN and infinities.
+int conversions() {
+  int count = 0;
+  const float factors[] = {0.0f,
+                           0.5f,
+                           0.25f,
+                           1.5f,
+                           1e-9f,
+                           3e-5f,
+                           0.0131f,
+                           1e30f,
+                           -0.5f,
+                           -1e30f,
+                           std::numeric_limits<float>::infinity(),
+                           1e-40f,
+                           std::numeric_limits<float>::quiet_NaN()};
+  for (int round = 0; round < 4000; ++round) {
+    const int n = 1 + std::rand() % 70;
+    std::vector<int32_t> sums, bias;
+    std::vector<float> f;
+    for (int i = 0; i < n; ++i) {
+      const int32_t size = 1 << std::rand() % 31;
+      sums.push_back((std::rand() % size) * (std::rand() % 2 ? 1 : -1));
+      bias.push_back(std::rand() % 3 == 0 ? std::numeric_limits<int32_t>::max() : std::rand() % 100);
+      f.push_back(factors[static_cast<size_t>(std::rand()) % (sizeof(factors) / sizeof(float))]);
+    }
+    const int low = std::rand() % 4 ? -128 : std::rand() % 100 - 50;
+    const Output out = {std::rand() % 256 - 128, low, std::rand() % 4 ? 127 : low + std::rand() % 50};
+    std::vector<int8_t> wanted(static_cast<size_t>(n)), found(static_cast<size_t>(n));
+    requantize_row(sums.data(), bias.data(), f.data(), n, out, wanted.data());
+    requantize(false, sums.data(), bias.data(), f.data(), n, out, found.data());
+    for (size_t i = 0; i < wanted.size(); ++i) count += wanted[i] != found[i];
+  }
+  return count;
+}
+
+}  // namespace
+
+int main() {
+  int count = conversions();
+  for (int64_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 21}) {
+    for (int64_t depth : {1, 3, 4, 12, 16, 27, 36, 64, 100}) {
+      for (int64_t columns : {1, 16, 33, 70}) count += products(rows, depth, columns, static_cast<int>(depth % 3));
+    }
+  }
+  for (int ends = 0; ends < 3; ++ends) {
+    count += products(11, 1024, 50, ends) + products(6, 1030, 20, ends) + products(3, 2600, 300, ends);
+    count += products(1, 4100, 33, ends);
+  }
+#if ETIR_NEON
+  std::printf("%d %d\n", static_cast<int>(etir::arm_bytes()), count);
+#else
+  std::printf("none %d\n", count);
+#endif
+}
