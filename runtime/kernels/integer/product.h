@@ -3,7 +3,7 @@
 // A caller gives the rows as pieces of the depth that lie in memory (a matrix has one, a convolution one for each tap),
 // and takes finished int32 sums, which are never in memory as a whole. The variant with VNNI reads pieces where they
 // are; where a piece is no multiple of four numbers, and in the other variants, pieces are copied to the stack first.
-// The variant is that of the processor: AMX for enough rows, VNNI or AVX2; dot products or NEON (product_arm.h);
+// The variant is that of the processor: AMX for enough rows, VNNI or AVX2; i8mm, dot products or NEON (product_arm.h);
 // or portable C++.
 #pragma once
 

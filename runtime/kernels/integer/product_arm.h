@@ -7,6 +7,7 @@
 
 #include "kernels/integer/operands.h"
 #include "kernels/integer/tile_dot.h"
+#include "kernels/integer/tile_i8mm.h"
 #include "kernels/integer/tile_neon.h"
 
 #if ETIR_NEON
@@ -56,6 +57,8 @@ template <typename Rows, typename Store>
 void multiply_arm(ArmBytes bytes, const Rows& source, const Weights& weights, int64_t begin, int64_t end,
                   int64_t panel_begin, int64_t panel_end, const Store& store) {
   switch (bytes) {
+    case ArmBytes::Matrix:
+      return multiply_tiles<TileMatrix>(source, weights, begin, end, panel_begin, panel_end, store);
     case ArmBytes::Dot:
       return multiply_tiles<TileDot>(source, weights, begin, end, panel_begin, panel_end, store);
     default:
