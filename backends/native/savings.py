@@ -7,6 +7,7 @@ that do so together:
 * ``masks``: what is made of truth values and constants alone is made again for each reader.
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
 * ``over``: what an elementwise operator can write over its own operand does not go by rows with what reads it.
+* ``straight``: what is joined and then copied as a whole is written to where it is copied (``tile-forward``).
 * ``parts``: what is read and joined to others as well, as the states of a recurrent layer, is written to its part of
   the whole, which then lives from the first of them on.
 * ``joins``: what is joined to others twice is joined in memory of its own first, as the states of one direction: the
@@ -46,7 +47,7 @@ from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
 from etir.dialects.schema_op import SchemaOp
 
-QUICK = ("masks", "rows", "over", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
+QUICK = ("masks", "rows", "over", "straight", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
 SLOW = ("panels", "tiles")
 """Savings that are tried before images lose their borders, and after that."""
 MOST_TRIED = 5

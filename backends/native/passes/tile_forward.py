@@ -7,21 +7,28 @@ Before::
 
 After ``tile.brgemm %p, %v, %t by heads``: heads of attention, parts of a concatenation and images that are returned
 need no copy where the strides of the place are ones that the operation can write.
+
+With ``straight`` among what the function saves (``savings.py``), so is what maps write part by part and one copy reads
+as a whole, as a concatenation that is an image for a convolution: what is joined is then never there twice.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
-from etir.backends.native.functions import tile_functions
+from etir.backends.native.footprint import is_injective
+from etir.backends.native.functions import saved, tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
-from etir.backends.native.tile import BufferOp, MapOp, PackOp, YieldOp
-from etir.backends.native.users import base_of, drop_unused, is_read_once, only_writer, place_of
+from etir.backends.native.restride import Moved, moved
+from etir.backends.native.sizes import is_known
+from etir.backends.native.tile import BufferOp, MapOp, PackOp, TemplateOp, YieldOp, shape_of
+from etir.backends.native.users import base_of, drop_unused, is_read_once, only_writer, place_of, writers_of
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -31,7 +38,7 @@ def forward_copies(func: FuncOp) -> None:
     """Every copy of a buffer that nothing else reads."""
     block = func.body.block
     for op in [op for op in block.ops if isinstance(op, MapOp) and is_copy(op)]:
-        _forward(block, op)
+        _forward(block, op, "straight" in saved(func))
     drop_unused(block)
 
 
@@ -41,9 +48,11 @@ def is_copy(op: MapOp) -> bool:
     return len(op.inputs) == 1 and isinstance(ops[0], YieldOp) and ops[0].values[0] is op.body.block.args[0]
 
 
-def _forward(block: Block, copy: MapOp) -> None:
+def _forward(block: Block, copy: MapOp, is_straight: bool) -> None:
     source = copy.inputs[0]
     writer = only_writer(source)
+    if writer is None and is_straight and is_read_once(source):
+        _forward_parts(block, copy)
     if writer is None or isinstance(writer, PackOp) or not is_read_once(source):
         return
     written = writer.writes()[0]
@@ -55,19 +64,55 @@ def _forward(block: Block, copy: MapOp) -> None:
     is_apart = to.shape[-1:] not in ((), (1,)) and to.strides[-1] != 1
     if is_apart and not isinstance(writer, MapOp):
         return
-    # What the memory is must be known where it is written now.
+    _make_first(block, to)
+    _write_to(block, writer, to, copy)
+    block.erase_op(copy)
+
+
+def _forward_parts(block: Block, copy: MapOp) -> None:
+    """Let maps that write the parts of a buffer write where all of it is copied."""
+    source, to = place_of(copy.inputs[0]), place_of(copy.out)
+    writers = writers_of(source.base)
+    if not isinstance(source.base.owner, BufferOp) or not is_known((*source.shape, *source.strides, *to.strides)):
+        return
+    if math.prod(source.shape) != math.prod(shape_of(source.base)) or not is_injective(source.shape, source.strides):
+        return
+    if any(not isinstance(op, MapOp) or to.base in [base_of(v) for v in op.inputs] for op in writers):
+        return
+    dims = [Moved(*row) for row in zip(source.shape, source.strides, to.strides, strict=True)]
+    written = [place_of(op.writes()[0]) for op in writers]
+    found = [moved(place, dims, source.offset) for place in written]
+    targets = [
+        Place(to.base, place.shape, row[0], to.offset + row[1])
+        for place, row in zip(written, found, strict=True)
+        if row is not None
+    ]
+    if not writers or len(targets) < len(writers):
+        return
+    _make_first(block, to)
+    for op, target in zip(writers, targets, strict=True):
+        _write_to(block, op, target, copy)
+    block.erase_op(copy)
+
+
+def _make_first(block: Block, to: Place) -> None:
+    """What the memory is must be known where it is written now."""
     base = to.base.owner
     if isinstance(base, BufferOp) and base.parent is block:
         base.detach()
         first = block.first_op
         assert first is not None
         block.insert_op_before(base, first)
+
+
+def _write_to(block: Block, writer: TemplateOp, to: Place, copy: MapOp) -> None:
+    """Let an operation write to a place instead of what it writes."""
+    written = writer.writes()[0]
     cast = cast_of(to, copy)
     block.insert_op_before(cast, writer)
     for index, value in enumerate(writer.operands):
         if value is written:
             writer.operands[index] = cast.results[0]
-    block.erase_op(copy)
 
 
 def _target(written: Place, source: Place, to: Place) -> Place | None:

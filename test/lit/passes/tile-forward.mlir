@@ -56,3 +56,56 @@ func.func @columns(%x: memref<6x4xf32>, %w: memref<1x4x32xf32>, %y: memref<5x6xf
 // CHECK:      func.func @columns
 // CHECK:        tile.brgemm %x, %w, %o
 // CHECK:        tile.map
+
+// Two parts of channels that are joined and copied as an image whose channels lie side by side: each is written there,
+// where the function says that it saves memory so.
+func.func @joined(%a: memref<2x6xf32>, %b: memref<1x6xf32>, %y: memref<6x3xf32>) attributes {native.outputs = 1 : i64, native.saves = ["straight"]} {
+  %o = tile.buffer : memref<3x6xf32>
+  %one = memref.reinterpret_cast %o to offset: [0], sizes: [2, 6], strides: [6, 1] : memref<3x6xf32> to memref<2x6xf32>
+  %two = memref.reinterpret_cast %o to offset: [12], sizes: [1, 6], strides: [6, 1] : memref<3x6xf32> to memref<1x6xf32>
+  tile.map %one(%a) : memref<2x6xf32>(memref<2x6xf32>) {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  tile.map %two(%b) : memref<1x6xf32>(memref<1x6xf32>) {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  %v = memref.reinterpret_cast %o to offset: [0], sizes: [6, 3], strides: [1, 6] : memref<3x6xf32> to memref<6x3xf32, strided<[1, 6]>>
+  tile.map %y(%v) : memref<6x3xf32>(memref<6x3xf32, strided<[1, 6]>>) {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  func.return
+}
+// CHECK:      func.func @joined
+// CHECK-NEXT:   [[ONE:%[^ ]+]] = memref.reinterpret_cast %y to offset: [0], sizes: [2, 6], strides: [1, 3]
+// CHECK-NEXT:   tile.map [[ONE]](%a)
+// CHECK:        [[TWO:%[^ ]+]] = memref.reinterpret_cast %y to offset: [2], sizes: [1, 6], strides: [0, 3]
+// CHECK-NEXT:   tile.map [[TWO]](%b)
+// CHECK-NOT:    tile.map
+// CHECK:        func.return
+
+// Where it does not, or another map reads what is joined, the copy stays.
+func.func @joined_twice(%a: memref<2x6xf32>, %b: memref<1x6xf32>, %y: memref<6x3xf32>, %z: memref<3x6xf32>) attributes {native.outputs = 2 : i64, native.saves = ["straight"]} {
+  %o = tile.buffer : memref<3x6xf32>
+  %one = memref.reinterpret_cast %o to offset: [0], sizes: [2, 6], strides: [6, 1] : memref<3x6xf32> to memref<2x6xf32>
+  %two = memref.reinterpret_cast %o to offset: [12], sizes: [1, 6], strides: [6, 1] : memref<3x6xf32> to memref<1x6xf32>
+  tile.map %one(%a) : memref<2x6xf32>(memref<2x6xf32>) {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  tile.map %two(%b) : memref<1x6xf32>(memref<1x6xf32>) {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  %v = memref.reinterpret_cast %o to offset: [0], sizes: [6, 3], strides: [1, 6] : memref<3x6xf32> to memref<6x3xf32, strided<[1, 6]>>
+  tile.map %y(%v) : memref<6x3xf32>(memref<6x3xf32, strided<[1, 6]>>) {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  tile.softmax %o, %z : memref<3x6xf32>, memref<3x6xf32>
+  func.return
+}
+// CHECK:      func.func @joined_twice
+// CHECK-NEXT:   tile.buffer : memref<3x6xf32>

@@ -152,6 +152,17 @@ class Cell(nn.Module):
         return (1 - update) * new + update * h
 
 
+class Global(nn.Module):
+    """Points beside what all of them have in common, joined for a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Conv1d(48, 8, 1)
+
+    def forward(self, x: torch.Tensor, common: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.cat([x, common.expand(-1, -1, x.shape[-1])], 1))
+
+
 def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     """Programs whose code saves memory in one way, by the way."""
     torch.manual_seed(0)
@@ -166,6 +177,7 @@ def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     return {
         "over": (nn.Sequential(*normed), (torch.randn(5, 1, 28, 28),)),
         "rows": (nn.Sequential(*images), (torch.randn(1, 3, 20, 20),)),
+        "straight": (Global(), (torch.randn(1, 24, 50), torch.randn(1, 24, 1))),
         "parts": (Recurrent(), (torch.randn(8, 64),)),
         "joins": (Both(), (torch.randn(7, 3, 12),)),
         "inside": (Cell(), (torch.randn(3, 40), torch.randn(3, 32))),
