@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, TypedDict, Union, cast, get_args, get_origin, get_type_hints
 
@@ -112,7 +113,7 @@ class CompileOptions:
                 case "external_weights" | "external_state":
                     value = _files(field.name, value)
                 case _:
-                    value = _checked(field.name, value, hints[field.name])
+                    value = checked(field.name, value, hints[field.name])
             object.__setattr__(self, field.name, value)
 
     @property
@@ -186,8 +187,11 @@ def _wrong(name: str, wanted: str, value: object) -> Exception:
     return E0914.error(f"option '{name}' takes {wanted}, not {value!r}")
 
 
-def _checked(name: str, value: object, hint: Any) -> object:
-    """The value of a plain option: a flag, one of several words, a text, or texts."""
+def checked(name: str, value: object, hint: Any) -> object:
+    """The value of a plain option: a flag, a number, one of several words, a text, or texts.
+
+    Raises E0914 for a value of another kind.
+    """
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if bool in parts and isinstance(value, bool):
         return value
@@ -196,6 +200,9 @@ def _checked(name: str, value: object, hint: Any) -> object:
     for part in parts:
         choices = get_args(part)
         if part is str and isinstance(value, str):
+            return value
+        kind = {int: Integral, float: Real}.get(part)
+        if kind is not None and isinstance(value, kind) and not isinstance(value, bool):
             return value
         if choices and Ellipsis not in choices and value in choices:
             return value

@@ -19,7 +19,7 @@ from etir.backends.api.registry import backend_dialects, parse_delegate
 from etir.dialects.context import EtContext
 from etir.dialects.quant.ops import ObserveOp, UniformAttr
 from etir.driver import compile_program, module_of
-from etir.options import CompileKeywords, CompileOptions, compile_options
+from etir.options import CompileKeywords, CompileOptions, checked, compile_options
 from etir.passes.aten.gather_quantized_rows import GatherQuantizedRowsPass
 from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
 from etir.passes.infra.base import methods
@@ -40,6 +40,7 @@ from etir.quantization.passes.annotate_quantization import (
     WHY,
     AnnotateQuantizationPass,
     rows_of,
+    unfitting,
 )
 from etir.quantization.passes.correct_bias import correct_bias as correct_biases
 from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass
@@ -57,6 +58,20 @@ from etir.recording import Detail
 
 if TYPE_CHECKING:
     from etir.driver import Source
+
+
+HINTS: dict[str, Any] = {
+    "recipe": str,
+    "block": int,
+    "encodings": str,
+    "skip": tuple[str, ...],
+    "smooth": float | None,
+    "equalize": bool | None,
+    "rounding": str | None,
+    "correct_bias": bool,
+    "budget": float | None,
+}
+"""What options take."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,7 @@ def quantize_program(
     calibration: Calibration = (),
     block: int = BLOCK,
     encodings: str = "minmax",
-    skip: Sequence[str] = (),
+    skip: str | Sequence[str] = (),
     ranges: str | PathLike[str] | None = None,
     smooth: float | None = None,
     equalize: bool | None = None,
@@ -126,8 +141,12 @@ def quantize_program(
     values. The other keywords are those of ``etir.compile``;
     the same go for :meth:`Quantized.compile`.
 
-    Raises E1501 to E1508, and what ``etir.compile`` does.
+    Raises E0914 for an option that is of another kind, E1501 to E1508, and what ``etir.compile`` does.
     """
+    given = locals()
+    for name, hint in HINTS.items():
+        checked(name, given[name], hint)
+    skip = (skip,) if isinstance(skip, str) else tuple(skip)
     chosen = compile_options(options, keywords, ()).resolved()
     how = recipe_of(recipe)
     recipe = how.name
@@ -168,7 +187,7 @@ def quantize_program(
         run(
             on,
             AnnotateQuantizationPass(
-                recipe, chosen.delegates, tuple(skip), bool(samples), block, chosen.target, chosen.link_libraries
+                recipe, chosen.delegates, skip, bool(samples), block, chosen.target, chosen.link_libraries
             ),
         )
         _check_marked(on)
@@ -176,6 +195,8 @@ def quantize_program(
         for op, seen in statistics.items():
             if how.activations and op.encoding is None and seen.samples and FLOAT not in op.attributes:
                 op.properties["as"] = UniformAttr(encoding(seen, encodings))
+        if statistics and not any(seen.samples for seen in statistics.values()):
+            raise E1503.error("the samples have no numbers: a dim of them is 0")
         return statistics
 
     def loss(on: ModuleOp) -> float | None:
@@ -190,6 +211,7 @@ def quantize_program(
     if samples or equalize:
         module, notes = prepared(module, samples, equalize, loss, smooth)
     statistics = observe(module, samples)
+    notes += [f"nothing fits '{pattern}', which was to be skipped" for pattern in unfitting(module, skip)]
     weights: QdqWeights | None = None
     if ranges is not None:
         told, weights = read_ranges(ranges, module, activations=how.activations, seen=bool(samples))

@@ -119,7 +119,10 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     given = found.get("activation_encodings") if isinstance(found, dict) else None
     pairs: list[tuple[Any, Any]] = []
     if isinstance(given, dict):  # Before version 1: a list of encodings by name.
-        pairs = [(name, each[0] if isinstance(each, list) and each else each) for name, each in given.items()]
+        for name, each in given.items():
+            if isinstance(each, list) and len(each) > 1:
+                raise E1508.error(f"'{path}': '{name}' has {len(each)} encodings; activations have one")
+            pairs.append((name, each[0] if isinstance(each, list) and each else each))
     elif isinstance(given, list):
         pairs = [(each.get("name") if isinstance(each, dict) else None, each) for each in given]
     else:
@@ -137,7 +140,11 @@ def _uniform(entry: dict[str, Any], name: str, path: object) -> Uniform:
         raise E1508.error(f"'{path}': '{name}' has {bits} bits; activations have 8")
     try:
         if "scale" in entry and "offset" in entry:
-            scale, offset = (float(np.asarray(entry[key], np.float64).reshape(-1)[0]) for key in ("scale", "offset"))
+            scales, offsets = (np.asarray(entry[key], np.float64).reshape(-1) for key in ("scale", "offset"))
+            if max(scales.size, offsets.size) > 1:
+                count = max(scales.size, offsets.size)
+                raise E1508.error(f"'{path}': '{name}' has {count} scales or offsets; activations have one")
+            scale, offset = float(scales[0]), float(offsets[0])
             found = Uniform(float(np.float32(scale)), LOW - round(offset))
         else:
             found = uniform(float(entry["min"]), float(entry["max"]))

@@ -141,10 +141,21 @@ class AnnotateQuantizationPass(Pass):
         return next(((len(row.conditions) + 1, refusal[1]) for refusal in found if refusal is not None), None)
 
     def _skipped(self, op: Operation) -> str | None:
-        place = source_location(op.location)
-        names = [place.module if place is not None else "", op.op_name if isinstance(op, EdgeOp) else ""]
-        pattern = next((p for p in self.skip if any(name and fnmatchcase(name, p) for name in names)), None)
+        pattern = next((p for p in self.skip if _fits(op, p)), None)
         return None if pattern is None else f"skipped by '{pattern}'"
+
+
+def _fits(op: Operation, pattern: str) -> bool:
+    """Whether a shell pattern fits the module that an operation is from, or its operator."""
+    place = source_location(op.location)
+    names = [place.module if place is not None else "", op.op_name if isinstance(op, EdgeOp) else ""]
+    return any(name and fnmatchcase(name, pattern) for name in names)
+
+
+def unfitting(module: ModuleOp, skip: Sequence[str]) -> list[str]:
+    """The patterns of ``skip`` that fit no operation of a module."""
+    found = [op for method in methods(module) for op in method.walk()] if skip else []
+    return [pattern for pattern in skip if not any(_fits(op, pattern) for op in found)]
 
 
 def rows_of(

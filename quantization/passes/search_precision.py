@@ -123,6 +123,8 @@ class _Search:
         self.count = len(_layers(module))
         self.wanted = self._outputs([Precision.FLOAT] * self.count, samples)
         self.best = self._score(self.wanted)
+        if np.isnan(self.best):
+            raise E1507.error("the metric gave nan for the outputs in float32")
 
     def run(self) -> Found:
         alone = [
@@ -192,7 +194,8 @@ class _Search:
 
     def _value(self, levels: Sequence[Precision]) -> float:
         outputs = self._outputs(levels, self.samples)
-        return sqnr(_flat(self.wanted), _flat(outputs)) if self.metric is None else self._score(outputs)
+        value = sqnr(_flat(self.wanted), _flat(outputs)) if self.metric is None else self._score(outputs)
+        return -np.inf if np.isnan(value) else value
 
     def _holds(self, value: float) -> bool:
         return value >= self.budget if self.metric is None else value >= self.best - self.budget

@@ -78,6 +78,37 @@ def test_data(calibration: Any, id: str, message: str) -> None:
     assert caught.value.ids == (id,)
 
 
+def test_samples_without_numbers() -> None:
+    """A batch of none tells no ranges; beside others it does no harm."""
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    batch = torch.export.Dim("batch", min=1, max=8)
+    program = torch.export.export(net, (torch.randn(3, 8),), dynamic_shapes=({0: batch},))
+    none, some = (torch.zeros(0, 8),), (torch.randn(2, 8),)
+    with pytest.raises(EtirError, match="the samples have no numbers") as caught:
+        _quantize([none], program)
+    assert caught.value.ids == ("E1503",)
+    assert [layer.stored for layer in _quantize([none, some], program).report.layers] == ["int8", "int8"]
+
+
+def test_names_that_are_skipped() -> None:
+    """One as a text; what fits nothing is said, a typing error or a layer of another model."""
+    net = nn.Sequential()
+    net.add_module("body", nn.Linear(8, 16))
+    net.add_module("head", nn.Linear(16, 4))
+    x = torch.randn(2, 8)
+    program = torch.export.export(net.eval(), (x,))
+    found = [
+        etir.quantize(program, calibration=[(x,)], skip=skip, delegates=["xnnpack"]).report
+        for skip in ("head", ["head"], ["haed", "body"])
+    ]
+    assert found[0] == found[1]
+    assert [[layer.stored for layer in report.layers] for report in found[1:]] == [
+        ["int8", "float32"],
+        ["float32", "int8"],
+    ]
+    assert [report.notes for report in found] == [(), (), ("nothing fits 'haed', which was to be skipped",)]
+
+
 @pytest.mark.parametrize("recipe", ["static-int8", "dynamic-int8", "weight-int8"])
 def test_an_index_that_no_row_has(recipe: str) -> None:
     with pytest.raises(EtirError, match="sample 1: .*index out of range") as caught:

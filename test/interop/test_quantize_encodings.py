@@ -93,6 +93,11 @@ def test_older_files(tmp_path: Path) -> None:
         ({"activation_encodings": [{"name": "first", "scale": -1, "offset": 0}]}, "int8 does not hold"),
         ({"activation_encodings": [{"name": "first", "scale": 1, "offset": 700}]}, "int8 does not hold"),
         ({"activation_encodings": [{"name": "first", "bw": 16, "scale": 1, "offset": 0}]}, "16 bits"),
+        (
+            {"activation_encodings": [{"name": "first", "scale": [1, 2], "offset": [0, 0]}]},
+            "2 scales",
+        ),
+        ({"activation_encodings": {"first": [{"scale": 1, "offset": 0}] * 8}}, "8 encodings; activations have one"),
     ],
 )
 def test_files_of_something_else(content: Any, message: str, tmp_path: Path) -> None:
