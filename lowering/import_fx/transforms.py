@@ -17,7 +17,9 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
+from etir.dialects.text import source_location
 from etir.lowering.errors import E0410
+from etir.lowering.import_fx.locations import location_of
 
 _MODULE = "torch._functorch.predispatch"
 
@@ -27,7 +29,10 @@ def without_transforms(programs: Mapping[str, ExportedProgram]) -> dict[str, Exp
 
     Raises E0410 for what torch does not carry out.
     """
-    return {name: _applied(name, one) for name, one in programs.items()}
+    applied = {name: _applied(name, one) for name, one in programs.items()}
+    for name, one in applied.items():
+        _check_dtypes(name, one)
+    return applied
 
 
 def _transforms(program: ExportedProgram) -> dict[str, None]:
@@ -62,3 +67,23 @@ def _applied(name: str, program: ExportedProgram) -> ExportedProgram:
             f"method '{name}' has {' and '.join(found)}, which torch cannot carry out in an exported program: {why}",
             help="write what it computes out in the model",
         ) from error
+
+
+def _check_dtypes(name: str, program: ExportedProgram) -> None:
+    """Raise E0410 for a program that was traced inside of a region of autocast: its casts are not in the program."""
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            target, value = node.target, node.meta.get("val")
+            if not isinstance(target, torch._ops.OpOverload) or not isinstance(value, torch.Tensor):
+                continue
+            given = [n.meta.get("val") for n in node.all_input_nodes]
+            dtypes = [t.dtype for t in given if isinstance(t, torch.Tensor) and t.is_floating_point()]
+            if "dtype" in node.kwargs or not dtypes or value.dtype in dtypes or not value.is_floating_point():
+                continue
+            if torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "AutocastCPU"):
+                raise E0410.error(
+                    f"method '{name}' was exported inside of torch.autocast, which the program does not have: "
+                    f"'{target}' of {str(dtypes[0])[6:]} is {str(value.dtype)[6:]} there",
+                    source_location(location_of(node.meta, node.name)),
+                    help="export outside of it, and have torch.autocast in the forward of the model",
+                )

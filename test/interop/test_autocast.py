@@ -121,3 +121,13 @@ def test_what_torch_does_not_carry_out_is_an_error() -> None:
     program = torch.export.export(Layers(nested), (X,), strict=True)
     with pytest.raises(EtirError, match=r"E0410.*'forward' has a region of torch\.autocast"):
         etir.compile(program, target="etir")
+
+
+def test_an_export_inside_of_a_region_is_refused() -> None:
+    """torch notes the casts in the types of results only; its own program computes without them."""
+    with half():
+        program = torch.export.export(Layers(lambda m, x: m.second(m.first(x))), (X,))
+    with pytest.raises(
+        EtirError, match=r"E0410.*exported inside of torch\.autocast.*'aten\.linear\.default' of float32"
+    ):
+        etir.compile(program, target="etir")
