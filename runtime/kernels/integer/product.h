@@ -4,7 +4,7 @@
 // and takes finished int32 sums, which are never in memory as a whole. The variant with VNNI reads pieces where they
 // are; where a piece is no multiple of four numbers, and in the other variants, pieces are copied to the stack first.
 // The variant is that of the processor: AMX for enough rows, VNNI or AVX2; i8mm, dot products or NEON (product_arm.h);
-// or portable C++.
+// MVE, or portable C++.
 #pragma once
 
 #include "kernels/integer/image_amx.h"
@@ -12,6 +12,7 @@
 #include "kernels/integer/product_amx.h"
 #include "kernels/integer/product_arm.h"
 #include "kernels/integer/tile_avx2.h"
+#include "kernels/integer/tile_mve.h"
 #include "kernels/kernel.h"
 
 namespace etir::integer {
@@ -51,7 +52,11 @@ void multiply_copied(const Rows& source, const Weights& weights, int64_t begin, 
           }
 #endif
           (void)vnni;
+#if ETIR_MVE
+          add_products_mve(&piece, 1, rows, some, sums + p * kPanel, kRow);
+#else
           add_products(&piece, 1, rows, some, sums + p * kPanel, kRow);
+#endif
         }
       }
       const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - j * kPanel);

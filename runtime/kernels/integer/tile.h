@@ -6,7 +6,8 @@
 // column's weights off it. Sums wrap modulo 2^32, in all variants alike: they give the same bits.
 //
 // Variants: portable C++, and AVX-512 with VNNI (kernels/util/vnni.h), here; AVX2 (tile_avx2.h), AMX (tile_amx.h); on
-// Arm NEON (tile_neon.h), dot products (tile_dot.h) and products of matrices (tile_i8mm.h).
+// Arm NEON (tile_neon.h), dot products (tile_dot.h) and products of matrices (tile_i8mm.h),
+// and on Cortex-M MVE (tile_mve.h).
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,11 @@
-// Integer products on 64-bit Arm: each tile that this processor has against the portable one, and the conversion of
-// sums, to the bit. Prints the best tile's number and how many numbers differ.
+// Integer products on Arm: each tile that this processor has against the portable one, and the conversion of sums, to
+// the bit. Prints the best tile's number, or the name of the only one, and how many numbers differ.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <vector>
 
+#include "embedded/semihosting.h"
 #include "kernels/integer/product.h"
 #include "kernels/integer/requantize.h"
 
@@ -49,9 +50,17 @@ int products(int64_t rows, int64_t depth, int64_t columns, int ends) {
   }
   const MatrixRows source = {left.data(), rows, depth};
   const Weights weights = {packed.data(), columns, depth};
-  Sums wanted(rows, columns);
-  detail::multiply_copied(source, weights, 0, rows, 0, panels, false, [&](const Block& b) { wanted(b); });
-  int count = 0;
+  Sums wanted(rows, columns), copied(rows, columns);
+  std::vector<int8_t> row(static_cast<size_t>(quads * kQuad));
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(left.data() + r * depth, depth, row.data());
+    const Piece piece = {quads, {row.data()}};
+    std::vector<int32_t> sums(static_cast<size_t>(panels * kPanel));
+    add_products(&piece, 1, 1, {packed.data(), weights.panel_bytes(), static_cast<int>(panels)}, sums.data(), 0);
+    std::copy_n(sums.data(), columns, wanted.all.data() + r * columns);
+  }
+  detail::multiply_copied(source, weights, 0, rows, 0, panels, false, [&](const Block& b) { copied(b); });
+  int count = difference(copied.all, wanted.all);
 #if ETIR_NEON
   for (int variant = 0; variant <= static_cast<int>(etir::arm_bytes()); ++variant) {
     Sums found(rows, columns);
@@ -117,9 +126,15 @@ int main() {
     count += products(11, 1024, 50, ends) + products(6, 1030, 20, ends) + products(3, 2600, 300, ends);
     count += products(1, 4100, 33, ends);
   }
+  char text[64];
 #if ETIR_NEON
-  std::printf("%d %d\n", static_cast<int>(etir::arm_bytes()), count);
+  std::snprintf(text, sizeof(text), "%d %d\n", static_cast<int>(etir::arm_bytes()), count);
 #else
-  std::printf("none %d\n", count);
+  std::snprintf(text, sizeof(text), "%s %d\n", ETIR_MVE ? "mve" : "portable", count);
+#endif
+#if defined(__aarch64__)
+  std::fputs(text, stdout);
+#else
+  etir::semihosting_print(text);
 #endif
 }
