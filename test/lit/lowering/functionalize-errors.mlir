@@ -23,8 +23,8 @@ func.func @forward(%x: tensor<1x4xf32>) -> tensor<3x4xf32> {
   mylib.stir.default(%x, n = 2) : (tensor<1x4xf32>) -> ()
   // CHECK: error[E0413]: 'aten.unsqueeze_.default' changes the sizes of an input of the method
   %5 = aten.unsqueeze_.default(%x, dim = 0) : (tensor<1x4xf32>) -> tensor<1x1x4xf32>
-  // CHECK: error[E0413]: 'aten.resize_.default' gives a tensor other memory or another size
+  // CHECK: error[E0413]: 'aten.resize_.default' gives a tensor more elements than its storage has, or it is not known how many
   %6 = aten.neg.default(%x) : (tensor<1x4xf32>) -> tensor<1x4xf32>
-  %7 = aten.resize_.default(%6, size = [2]) : (tensor<1x4xf32>) -> tensor<2xf32>
+  %7 = aten.resize_.default(%6, size = [6]) : (tensor<1x4xf32>) -> tensor<6xf32>
   func.return %1 : tensor<3x4xf32>
 }
