@@ -48,6 +48,8 @@ VALUE_BYTES = 160
 """What a tensor takes in the runtime besides its bytes: the object, its sizes, strides and dim order, and the value."""
 CALL_BYTES = 128
 """What a call takes: its list of arguments."""
+SLACK = 0.02
+"""How much more than the least, of what is live, fewer parts may need."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,11 @@ class Region:
     def live(self, count: int) -> int:
         """The most bytes that are live in the region when it is computed in ``count`` parts."""
         return self.kept + _aligned(-(-max(self.inside) // count))
+
+    def fewest(self, best: int) -> int:
+        """The least number of parts that needs hardly more than ``best``: each takes calls, and bytes of the file."""
+        most = (self.live(best) + self.cost(best)) * (1 + SLACK)
+        return next(count for count in self.counts() if self.live(count) + self.cost(count) <= most)
 
     def cost(self, count: int) -> int:
         """Bytes that tensors and calls take in the runtime more than without parts."""
@@ -243,7 +250,7 @@ class Regions:
                     gain = sum(max(live - height, 0) for live in self.live[first : last + 1])
                     if gain > most:
                         found, most = (region, count), gain
-        return found
+        return None if found is None else (found[0], found[0].fewest(found[1]))
 
     def _row(self, index: int, peak: int) -> Row | None:
         op = self.instructions[index]

@@ -102,7 +102,7 @@ CASES = [
     # Products: rows in blocks, of which some columns are left over, and long sums; batches; rows of a weight.
     *[
         Case(f"aten::{name}", arguments)
-        for m, k, n in ((32, 20, 12), (64, 300, 52), (48, 2100, 37), (16, 64, 64))
+        for m, k, n in ((128, 20, 12), (192, 300, 52), (144, 2100, 37), (256, 64, 64))
         for name, arguments in (
             ("mm.out", (X(m, k), W(k, n))),
             ("addmm.out", (W(n), X(m, k), W(k, n), 1, 1)),

@@ -168,3 +168,13 @@ def test_regions_that_touch_are_not_apart() -> None:
     assert not three.is_apart_from(one)
     assert {b.result.name_hint for b in one.changed} == {"a"}
     assert all(isinstance(b, BufferOp) for b in one.touched)
+
+
+@pytest.mark.parametrize(
+    ("units", "inside", "best", "fewest"), [(16, 16_384, 16, 8), (16, 1_600_000, 16, 16), (6, 960, 3, 2)]
+)
+def test_no_more_parts_than_help(units: int, inside: int, best: int, fewest: int) -> None:
+    """Each part more takes instructions, in the runtime and in the file."""
+    region = Region((), 0, {}, {}, {}, units, units, (), 0, 60_000, (inside,))
+    assert region.fewest(best) == fewest
+    assert region.live(fewest) <= 1.02 * region.live(best)
