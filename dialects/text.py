@@ -251,10 +251,31 @@ def attach_weights(module: ModuleOp, files: Iterable[WeightFile]) -> list[BlobAt
     return missing
 
 
+class _Printer(Printer):
+    """Gives each value a name that no other has.
+
+    The base class numbers the values of one hint without a look at other hints: ``a``, its second ``a_1``, and ``a_1``
+    of a value whose hint that is.
+    """
+
+    def print_ssa_value(self, value: SSAValue) -> str:
+        hint, names = value.name_hint, self.ssa_names
+        if hint and value not in self._ssa_values:
+            index = names.get(hint, 0)
+            name = f"{hint}_{index}" if index else hint
+            while index and name in names:
+                index += 1
+                name = f"{hint}_{index}"
+            names[name] = 1
+            names[hint] = index + 1
+            self._ssa_values[value] = name
+        return super().print_ssa_value(value)
+
+
 def print_module(op: Operation, *, generic: bool = False, locations: bool = False) -> str:
     """The text of a module or of any operation, with a final newline."""
     stream = StringIO()
-    printer = Printer(stream=stream, print_generic_format=generic, print_debuginfo=locations)
+    printer = _Printer(stream=stream, print_generic_format=generic, print_debuginfo=locations)
     with deep_regions():
         printer.print_op(op)
     return stream.getvalue() + "\n"
