@@ -1,233 +1,248 @@
-"""The products of a language model: what a core does with weights of 4 and 8 bits, for one token and for a prompt.
+"""Language models as a whole beside other engines: reading a prompt, and writing tokens after it.
 
-    python benchmarks/language_models.py                             a table: SmolLM2's layers, and its head
-    python benchmarks/language_models.py --blocks 8 --rows 1 128     fewer blocks of layers, other numbers of rows
-    python benchmarks/language_models.py --llama-cpp PYTHON MODEL    llama.cpp on a GGUF file beside it, by the Python
-                                                                     interpreter that has llama-cpp-python
+    python benchmarks/language_models.py MODEL.pte                        etir, and how fast memory is
+        --gguf MODEL.gguf                  the checkpoint, for llama.cpp and OpenVINO GenAI where they are installed
+        --stock STOCK.pte                  ExecuTorch with XNNPACK: what language_peers/export_stock.py wrote
+        --python PYTHON                    the interpreter of llama.cpp and OpenVINO GenAI, if it is another one
+        --threads 1 2 --turns 3            numbers of threads; each of them has as many turns
+        --seconds 60                       no turn begins that would not end in so long, the first excepted
+        --write                            puts the table into docs/guide/language_models.md
 
-A program has every linear layer of a token, each with weights of its own, which together are more than caches hold.
-Each line has the time, the bytes of weights that are read in a second and their share of what the memory gives at the
-same time, and multiply-adds in a second. The clock is processor time of one thread; functions are called in turns.
-torch's dynamic int8 (one scale a row, FBGEMM) and float32 are beside it on the same shapes. llama.cpp's line is a whole
-model: everything that a token takes counts, not its products alone.
+Each engine is a process of its own (``language_peers``) that stays loaded; they are asked in turns, one at a time, and
+who comes first moves on by one. All get the same tokens, their own defaults and the same number of threads, and write
+down the token that follows a prompt: one that differs shows who computes something else. A turn of an engine is each
+prompt once, and some tokens after it, of which the fastest eight in a row count: a busy machine only adds.
+
+In the same turns ``language_peers/memory.py`` reads the bytes of the file and does nothing else, with as many threads
+and the access pattern of the products of one row: what a token could take at least, since it needs all weights once.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from functools import partial
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 
-import torch
-from in_turns import least_in_turns
+import document
 from machine_limit import processor
-from torch import nn
-from torch.ao.quantization.fx import _decomposed  # noqa: F401  registers quantized_decomposed
 
-import etir
-from etir.runtime import load
-
-WIDTH, HIDDEN, KEYS, VOCABULARY = 576, 1536, 192, 49152
-"""SmolLM2-135M."""
-BLOCK = (
-    (WIDTH, WIDTH),
-    (KEYS, WIDTH),
-    (KEYS, WIDTH),
-    (WIDTH, WIDTH),
-    (HIDDEN, WIDTH),
-    (HIDDEN, WIDTH),
-    (WIDTH, HIDDEN),
-)
-"""Rows and columns of the weights of one of its 30 blocks."""
-GROUP = 32
-
-MEMORY_BYTES = 512 << 20
-"""What is read to know the speed of the memory: far more than any cache."""
-
-_READ = """
-typedef long long vec __attribute__((vector_size(32)));
-long long read_all(const vec *from, long count) {
-  vec a = {0}, b = {0}, c = {0}, d = {0};
-  for (long i = 0; i + 4 <= count; i += 4) { a += from[i]; b += from[i + 1]; c += from[i + 2]; d += from[i + 3]; }
-  a += b + c + d;
-  return a[0] + a[1] + a[2] + a[3];
-}
-"""
-
-_LLAMA_CPP = """
-import json, sys, time
-from llama_cpp import Llama
-model = Llama(sys.argv[1], n_ctx=512, n_threads=1, n_threads_batch=1, n_batch=512, verbose=False)
-prompt = [i % 40000 + 100 for i in range(128)]
-best = {"prefill": 1e9, "decode": 1e9}
-for _ in range(4):
-    model.reset()
-    start = time.process_time()
-    model.eval(prompt)
-    best["prefill"] = min(best["prefill"], (time.process_time() - start) / 128)
-    for _ in range(6):
-        start = time.process_time()
-        for token in range(8):
-            model.eval([token + 200])
-        best["decode"] = min(best["decode"], (time.process_time() - start) / 8)
-print(json.dumps(best))
-"""
+PEERS = Path(__file__).resolve().parent / "language_peers"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "guide" / "language_models.md"
+WINDOW = 8
+"""Tokens in a row whose time counts."""
+OWN, MEMORY = "own", "memory"
 
 
-def reader() -> Callable[[], Any]:
-    """Reads :data:`MEMORY_BYTES` in 256-bit loads. Raises CalledProcessError without a C compiler."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder) / "read.c", Path(folder) / "read.so"
-        source.write_text(_READ, encoding="utf-8")
-        subprocess.run(["cc", "-O2", "-march=native", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-        function = ctypes.CDLL(str(library)).read_all
-    memory = torch.ones(MEMORY_BYTES // 8 + 8, dtype=torch.int64)
-    start = ctypes.c_void_p(memory.data_ptr() + -memory.data_ptr() % 32)
+@dataclass
+class Worker:
+    """A process of :data:`PEERS`: ``kind`` is its file's name."""
 
-    def call() -> int:
-        return function(start, ctypes.c_long(memory.nbytes // 32 - 2))
+    kind: str
+    threads: int
+    process: subprocess.Popen[str]
+    name: str = ""
+    next: int = -1
 
-    return call
+    @classmethod
+    def start(cls, kind: str, python: str, model: str, threads: int) -> Worker:
+        command = [python, str(PEERS / f"{kind}.py"), model, str(threads)]
+        pipe = subprocess.PIPE
+        return cls(kind, threads, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
 
+    def greet(self) -> None:
+        """Wait until it is ready. Raises RuntimeError with what it said when it is not."""
+        answer = self._answer()
+        self.name, self.next = answer["name"], answer["next"]
 
-class Layers(nn.Module):
-    """Linear layers that share an input of each width; their weights are random integers with scales in groups."""
+    def ask(self, prompt: int, tokens: int) -> dict[str, Any]:
+        """Seconds of a prompt and of tokens after it. Raises RuntimeError when the process has ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{prompt} {tokens}\n")
+        self.process.stdin.flush()
+        return self._answer()
 
-    def __init__(self, shapes: Sequence[tuple[int, int]], bits: int, dynamic: bool) -> None:
-        super().__init__()
-        self.bits, self.dynamic, self.count = bits, dynamic, len(shapes)
-        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-        self.bounds = (low, high)
-        for i, (rows, columns) in enumerate(shapes):
-            self.register_buffer(f"weight{i}", torch.randint(low, high + 1, (rows, columns), dtype=torch.int8))
-            scales = (torch.rand(rows, columns // GROUP) * 0.01 + 0.001).half().float()
-            self.register_buffer(f"scales{i}", scales)
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None and self.process.stderr is not None
+        line = self.process.stdout.readline()
+        if not line:
+            said = self.process.stderr.read().strip().splitlines()
+            raise RuntimeError(f"{self.kind}: {said[-1] if said else 'ended'}")
+        return json.loads(line)
 
-    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        """The results of all layers for ``[rows, columns]`` of each width."""
-        ops, found = torch.ops.quantized_decomposed, []
-        for i in range(self.count):
-            weight, scales = getattr(self, f"weight{i}"), getattr(self, f"scales{i}")
-            x = next(x for x in inputs if x.shape[1] == weight.shape[1])
-            if self.dynamic:
-                scale, point = ops.choose_qparams_per_token_asymmetric(x, torch.int8)
-                x = ops.quantize_per_token(x, scale, point, -128, 127, torch.int8)
-                x = ops.dequantize_per_token(x, scale, point, -128, 127, torch.int8, torch.float32)
-            whole = ops.dequantize_per_channel_group(
-                weight, scales, None, *self.bounds, torch.int8, GROUP, torch.float32
-            )
-            found.append(nn.functional.linear(x, whole))
-        return found
-
-    @property
-    def numbers(self) -> int:
-        """Weights in all."""
-        return sum(getattr(self, f"weight{i}").numel() for i in range(self.count))
-
-    @property
-    def stored(self) -> int:
-        """Bytes of numbers and of scales of 16 bits."""
-        return self.numbers * self.bits // 8 + self.numbers // GROUP * 2
+    def stop(self) -> None:
+        """End it."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
 
 
-def compiled(layers: Layers, widths: Sequence[int]) -> Any:
-    """The layers on etir's runtime, one thread, for 1 to 1,024 rows."""
-    rows = torch.export.Dim("rows", max=1024)
-    inputs = tuple(torch.randn(4, width) for width in widths)
-    exported = torch.export.export(layers, inputs, dynamic_shapes=(tuple({0: rows} for _ in widths),))
-    return load(etir.compile(exported, target="etir"), threads=1)
+@dataclass
+class Figures:
+    """Tokens in a second of one engine with one number of threads, by turns: ``[prompt length][turn]``. For reading,
+    ``decode`` is passes over the file in a second.
+    """
+
+    prefill: dict[int, list[float]] = field(default_factory=dict)
+    decode: dict[int, list[float]] = field(default_factory=dict)
+    resident: int = 0
+
+    def add(self, prompt: int, answer: Mapping[str, Any]) -> None:
+        """One answer of a worker."""
+        if answer["prefill"] > 0:
+            self.prefill.setdefault(prompt, []).append(prompt / answer["prefill"])
+        self.decode.setdefault(prompt, []).append(1 / best_in_a_row(answer["decode"]))
+        self.resident = max(self.resident, answer["resident"])
 
 
-def torch_layers(shapes: Sequence[tuple[int, int]], dynamic: bool) -> Callable[..., Any]:
-    """torch's own layers: int8 with inputs quantized when they run, or float32."""
-    layers = nn.ModuleList(nn.Linear(columns, rows, bias=False) for rows, columns in shapes).eval()
-    if dynamic:
-        layers = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear}, torch.qint8)
-    widths = [columns for _, columns in shapes]
-
-    def call(*inputs: torch.Tensor) -> None:
-        by_width = {x.shape[1]: x for x in inputs}
-        with torch.no_grad():
-            for layer, width in zip(layers, widths, strict=True):
-                layer(by_width[width])
-
-    return call
+Table = dict[tuple[str, int], Figures]
+"""By kind and number of threads."""
 
 
-def measure(blocks: int, rows: Sequence[int], seconds: float) -> list[list[str]]:
-    """The lines of the table."""
-    memory = reader()
-    lines: list[list[str]] = []
-    body = list(BLOCK) * blocks
-    for title, shapes, forms in (
-        (f"{blocks} blocks", body, ((4, True), (4, False), (8, True), (8, False))),
-        ("head", [(VOCABULARY, WIDTH)], ((8, True), (8, False), (4, True))),
-    ):
-        widths = sorted({columns for _, columns in shapes})
-        made = {
-            f"int{bits}, {'int8' if dynamic else 'float32'} input": Layers(shapes, bits, dynamic)
-            for bits, dynamic in forms
-        }
-        programs = {name: compiled(layers, widths) for name, layers in made.items()}
-        peers = {"torch int8": torch_layers(shapes, True), "torch float32": torch_layers(shapes, False)}
-        numbers = sum(a * b for a, b in shapes)
-        sizes = {name: layers.stored for name, layers in made.items()} | {
-            "torch int8": numbers,
-            "torch float32": 4 * numbers,
-        }
-        for count in rows:
-            inputs = tuple(torch.randn(count, width) for width in widths)
-            calls: dict[str, Callable[[], Any]] = {"memory": memory}
-            calls |= {name: partial(program.forward, *inputs) for name, program in programs.items()}
-            calls |= {name: partial(call, *inputs) for name, call in peers.items()}
-            least = least_in_turns(calls, seconds)
-            limit = MEMORY_BYTES / least["memory"].seconds
-            for name, size in sizes.items():
-                taken = least[name].seconds
-                speed = size / taken
-                lines.append(
-                    [title, str(count), name, f"{taken * 1e3:.2f}", f"{speed / 1e9:.1f}", f"{speed / limit:.0%}"]
-                    + [f"{numbers * count / taken / 1e9:.0f}", f"{limit / 1e9:.1f}"]
+def best_in_a_row(seconds: Sequence[float]) -> float:
+    """The least mean of :data:`WINDOW` in a row."""
+    window = min(WINDOW, len(seconds))
+    return min(sum(seconds[at : at + window]) / window for at in range(len(seconds) - window + 1))
+
+
+def started(wanted: Sequence[tuple[str, str, str]], threads: Sequence[int]) -> Iterator[Worker]:
+    """The workers that are ready: kind, interpreter and file of each. Others are named on standard error."""
+    workers = [Worker.start(*each, count) for each in wanted for count in threads]
+    for worker in workers:
+        try:
+            worker.greet()
+        except RuntimeError as error:
+            print(f"left out: {error}", file=sys.stderr)
+            worker.stop()
+            continue
+        print(f"ready: {worker.name}, {worker.threads} threads, next token {worker.next}", file=sys.stderr)
+        yield worker
+
+
+def measure(workers: Sequence[Worker], prompts: Sequence[int], tokens: int, turns: int, seconds: float) -> Table:
+    """What all workers took, in turns. The first turn is made; others while the longest would end in ``seconds``."""
+    table: Table = {(worker.kind, worker.threads): Figures() for worker in workers}
+    begin = time.perf_counter()
+    longest = 0.0
+    for turn in range(turns):
+        start = time.perf_counter()
+        if turn > 0 and start + longest > begin + seconds:
+            print(f"{turn} of {turns} turns in {seconds:g} s", file=sys.stderr)
+            break
+        for count in sorted({worker.threads for worker in workers}):
+            some = [worker for worker in workers if worker.threads == count]
+            first = turn % len(some)
+            for prompt in prompts:
+                for worker in some[first:] + some[:first]:
+                    answer = worker.ask(prompt, tokens)
+                    table[worker.kind, count].add(prompt, answer)
+        longest = max(longest, time.perf_counter() - start)
+        print(f"turn {turn + 1}: {longest:.1f} s at most", file=sys.stderr)
+    return table
+
+
+def span(values: Sequence[float], digits: int = 0) -> str:
+    """``least to most``, or one number where they are the same."""
+    low, high = f"{min(values):,.{digits}f}", f"{max(values):,.{digits}f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def lines_of(workers: Sequence[Worker], table: Table, prompts: Sequence[int], size: int) -> list[str]:
+    """The table, and what follows from it, as Markdown."""
+    threads = sorted({worker.threads for worker in workers})
+    names = {worker.kind: worker.name for worker in workers if worker.kind != MEMORY}
+    titles = [*(f"prefill of {n:,}" for n in prompts), *(f"decode after {n:,}" for n in prompts)]
+    found = ["| | " + " | ".join(titles) + " |", "| --- |" + " --- |" * len(titles)]
+    for kind, name in names.items():
+        cells: list[str] = []
+        for what in ("prefill", "decode"):
+            for prompt in prompts:
+                rows = [getattr(table[kind, n], what).get(prompt) for n in threads if (kind, n) in table]
+                cells.append("; ".join(span(row) for row in rows if row))
+        found.append(f"| {name} | " + " | ".join(cells) + " |")
+    found.append("")
+    found += [line for n in threads for line in ratios_of(workers, table, prompts, n, size)]
+    return found
+
+
+def ratios_of(
+    workers: Sequence[Worker], table: Table, prompts: Sequence[int], threads: int, size: int
+) -> Iterator[str]:
+    """What etir is to the others with one number of threads, turn by turn."""
+    own = table.get((OWN, threads))
+    peers = {
+        worker.name: table[worker.kind, threads]
+        for worker in workers
+        if worker.threads == threads and worker.kind not in (OWN, MEMORY)
+    }
+    if own is None:
+        return
+    some = f"{threads} thread{'s' * (threads > 1)}"
+    for what in ("prefill", "decode"):
+        for prompt in prompts:
+            mine = getattr(own, what)[prompt]
+            parts = [
+                f"{span([a / b for a, b in zip(mine, getattr(peer, what)[prompt], strict=True)], 2)} × {name}"
+                for name, peer in peers.items()
+            ]
+            if parts:
+                yield (
+                    f"- {some}, {what} of {prompt:,}: " + ", ".join(parts)
+                    if what == "prefill"
+                    else (f"- {some}, decode after {prompt:,}: " + ", ".join(parts))
                 )
-                print(" | ".join(lines[-1]), file=sys.stderr, flush=True)
-    return lines
-
-
-def llama_cpp(python: str, model: str) -> str:
-    """Tokens in a second of llama.cpp, and the bytes that decoding reads. Raises CalledProcessError."""
-    done = subprocess.run([python, "-c", _LLAMA_CPP, model], check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    size = Path(model).stat().st_size
-    return (
-        f"llama.cpp, whole model of {size / 1e6:.0f} MB: decode {1 / found['decode']:.1f} tokens/s "
-        f"({size / found['decode'] / 1e9:.1f} GB/s), prefill of 128 {1 / found['prefill']:.0f} tokens/s"
-    )
+    memory = table.get((MEMORY, threads))
+    if memory is not None:
+        for prompt in prompts:
+            passes = memory.decode[prompt]
+            share = [a / b for a, b in zip(own.decode[prompt], passes, strict=True)]
+            yield (
+                f"- {some}, reading the file's {size / 1e6:.1f} MB: {span([size * p / 1e9 for p in passes], 1)} GB/s, "
+                f"{span(passes)} passes a second; a token after {prompt:,} takes place at "
+                f"{span([100 * each for each in share])} % of that"
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Products of a language model with weights of 4 and 8 bits.")
-    parser.add_argument("--blocks", type=int, default=30, help="blocks of layers (30)")
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 128, 1024], help="rows of the input (1 128 1024)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each function (3)")
-    parser.add_argument("--llama-cpp", nargs=2, metavar=("PYTHON", "MODEL"), help="llama.cpp on a GGUF file")
+    parser = argparse.ArgumentParser(description="Language models beside other engines.")
+    parser.add_argument("model", help="a file of et-llm compile")
+    parser.add_argument("--gguf", help="the checkpoint, for llama.cpp and OpenVINO GenAI")
+    parser.add_argument("--stock", help="a file for ExecuTorch with XNNPACK")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter of llama.cpp and OpenVINO GenAI")
+    parser.add_argument("--peers", nargs="*", default=["llama", "genai", "stock"], help="those to measure (all)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--prefill", type=int, nargs="+", default=[128, 1024], metavar="N", help="lengths of prompts")
+    parser.add_argument("--decode", type=int, default=24, metavar="N", help="tokens after each prompt (24)")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=600.0, help="time for all turns (600)")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     given = parser.parse_args(arguments)
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    print(f"{processor()}, one thread\n")
-    lines = measure(given.blocks, given.rows, given.seconds)
-    titles = ["layers", "rows", "weights", "ms", "GB/s", "of memory", "GMAC/s", "memory GB/s"]
-    print("\n".join("| " + " | ".join(line) + " |" for line in [titles, ["---"] * len(titles), *lines]))
-    if given.llama_cpp:
-        print("\n" + llama_cpp(*given.llama_cpp))
+    wanted = [(OWN, sys.executable, given.model), (MEMORY, sys.executable, given.model)]
+    wanted += [(kind, given.python, given.gguf) for kind in ("llama", "genai") if given.gguf and kind in given.peers]
+    if given.stock and "stock" in given.peers:
+        wanted.append(("stock", sys.executable, given.stock))
+    workers: list[Worker] = []
+    try:
+        workers.extend(started(wanted, given.threads))
+        table = measure(workers, given.prefill, given.decode, given.turns, given.seconds)
+    finally:
+        for worker in workers:
+            worker.stop()
+    lines = lines_of(workers, table, given.prefill, Path(given.model).stat().st_size)
+    print(f"{processor()}\n")
+    print("\n".join(lines))
+    for (kind, count), figures in table.items():
+        print(f"{kind}, {count} threads: {figures.resident / 1e6:.0f} MB resident", file=sys.stderr)
+    if given.write:
+        document.put(PAGE, Path(__file__).name, "\n".join(lines))
     return 0
 
 
