@@ -121,7 +121,7 @@ class _Sets:
         aliased = {b.alias_of[0]: None for b in problem.buffers if b.alias_of is not None}
         self.settled = {b.key: None for b in problem.buffers if b.alias_of is not None or b.key in aliased}
         self.fixed = {b.key: b.fixed_offset for b in problem.buffers if b.fixed_offset is not None}
-        self.lives: dict[int, tuple[Interval, ...]] = {b.key: tuple(b.live) for b in problem.buffers}
+        self.lives: dict[int, list[Interval]] = {b.key: list(b.live) for b in problem.buffers}
 
     def join(self, shares: Sequence[Share]) -> None:
         """Put the result into the operand or the operand into the result, unless their sets are in the way."""
@@ -180,7 +180,7 @@ class _Sets:
         if is_longer and root not in self.fixed and offset == 0 and self._alike(root, other):
             root, other = other, root
         self.alignment[root] = max(self.alignment[root], self.alignment[other])
-        self.lives[root] = (*self.lives[root], *self.lives.pop(other))
+        self.lives[root].extend(self.lives.pop(other))
         for key in self.members.pop(other):
             self.place[key] = (root, self.place[key][1] + offset)
             self.members[root].append(key)
