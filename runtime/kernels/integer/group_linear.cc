@@ -14,7 +14,7 @@
 // Minimums add minimum * float(sum of q) in the first form, times s in the second, after the group's product.
 #include <initializer_list>
 
-#include "kernels/integer/group_amx.h"
+#include "kernels/integer/group_fixed_amx.h"
 #include "kernels/integer/group_linear.gen.h"
 #include "kernels/integer/group_row.h"
 #include "kernels/integer/group_row_vnni.h"
@@ -45,6 +45,7 @@ struct Left {
   int64_t stride;  ///< bytes of a row: more than the depth with AMX
   int most;
   bool by_row, amx;
+  bool fixed;            ///< weights are multiplied as fixed-point numbers
   int8_t* numbers;       ///< [tile][four of the depth][row of the tile][4]
   int32_t* offsets;      ///< [tile][group][row of the tile]
   float* sums;           ///< the same; null: no minimums
@@ -180,6 +181,13 @@ struct GroupProduct {
 #if ETIR_INT8_AMX
   /// The same with AMX.
   void multiply_amx(int64_t begin, int64_t end, int64_t first, int64_t last) const {
+    if (left.fixed) {
+      const TileRegisters registers;
+      const FixedRowsAmx rows = {
+          left.numbers + begin * left.stride, left.stride, end - begin, left.row_scales + begin, row_sums, bias,
+          out + begin * weights.rows,         weights.rows};
+      first = multiply_fixed_amx(rows, weights, first, last);
+    }
     alignas(64) float acc[kStripRowsAmx * kPanel];
     alignas(64) int32_t sums[kStripRowsAmx * kPanel];
     const TileRegisters registers(tile_depth_amx(weights.group()) / kQuad);
@@ -432,10 +440,15 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
   int64_t whole = left.rows;
 #if ETIR_INT8_AMX
   left.amx = products->variant == GroupVariant::Vnni && fills_registers_amx(left.rows) && has_amx();
-  if (left.amx) left.most = 1, left.stride += kTileBytes, whole = whole_registers_amx(left.rows);
+  if (left.amx) {
+    left.fixed = kBits == 4 && left.by_row && is_fixed_amx(left.rows, products->weights.group());
+    // Rows begin with a line of the cache: to load from two takes twice as long.
+    left.most = 1, whole = whole_registers_amx(left.rows);
+    left.stride = (left.depth + kTileBytes - 1) / kTileBytes * kTileBytes + kTileBytes;
+  }
 #endif
   const int64_t pairs = whole * left.groups;
-  left.numbers = ctx.temp_array<int8_t>(whole * left.stride);
+  left.numbers = static_cast<int8_t*>(ctx.temp(static_cast<size_t>(whole * left.stride), left.amx ? 64 : 16));
   left.offsets = ctx.temp_array<int32_t>(pairs);
   left.sums = minimums ? ctx.temp_array<float>(pairs) : nullptr;
   left.scales = left.by_row ? nullptr : ctx.temp_array<float>(pairs);

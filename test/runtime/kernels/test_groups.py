@@ -23,8 +23,13 @@ from etir_testing.runtime.kernels import KernelFailure, Kernels
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def kernels(request: pytest.FixtureRequest) -> Kernels:
-    return integer_kernels(request.param)
+def variant(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def kernels(variant: str) -> Kernels:
+    return integer_kernels(variant)
 
 
 def tensor(value: Any) -> Any:
@@ -46,6 +51,8 @@ class Layer:
         lows = (self.random.standard_normal((rows, groups)) * 0.05).astype(dtype) if low else None
         packed = packed_groups(numbers, scales, lows, bits)
         self.arguments = [packed.weight, packed.scales, packed.minimums]
+        self.bits, self.group = bits, depth // groups
+        self.largest_scale = np.abs(scales.astype(np.float64)).max(1, initial=0)
         wide = np.repeat(scales.astype(np.float64), depth // groups, 1)
         zero = 0 if low else 1 << (bits - 1)
         self.matrix = (numbers.astype(np.float64) - zero) * wide
@@ -57,6 +64,25 @@ class Layer:
         """Rows of float32 with zero points of their own."""
         x = self.random.standard_normal((count, depth)) + self.random.standard_normal((count, 1))
         return x.astype(np.float32)
+
+
+def is_fixed(variant: str, layer: Layer, rows: int, form: str) -> bool:
+    """Whether weights become fixed-point numbers (group_fixed_amx.h)."""
+    return variant == "amx" and layer.bits == 4 and form == "rows" and rows >= 64 and layer.group <= 64
+
+
+def assert_products(
+    variant: str, layer: Layer, x: np.ndarray, form: str, found: np.ndarray, wanted: np.ndarray
+) -> None:
+    """The oracle's bits; with fixed-point weights, what their units leave, and a hundredth of what 8 bits do."""
+    if not is_fixed(variant, layer, len(x), form):
+        np.testing.assert_array_equal(found, wanted)
+        return
+    unit = np.maximum(np.abs(layer.matrix).max(1), 8 * layer.largest_scale) / 32760
+    sizes = (np.abs(x.astype(np.float64)) + np.ptp(x, axis=1, keepdims=True) / 255).sum(1)
+    largest = np.abs(wanted).max(initial=0)
+    assert np.all(np.abs(found - wanted) <= 1.5 * np.outer(sizes, unit) + 1e-6 * largest)
+    assert np.sqrt(np.mean((found - wanted) ** 2)) <= 4e-5 * np.sqrt(np.mean(wanted**2))
 
 
 def call(kernels: Kernels, name: str, arguments: list[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -89,6 +115,7 @@ SHAPES = [
     (1, 64, 16, 2), (1, 576, 40, 18), (1, 192, 100, 3), (1, 40, 37, 1), (1, 640, 150, 5), (1, 96, 129, 3),
     (3, 96, 33, 3), (8, 64, 5, 1), (15, 40, 17, 1), (17, 2112, 19, 33),
     (70, 128, 50, 1), (131, 160, 16, 5), (2, 5, 1, 1), (0, 32, 4, 1), (4, 32, 0, 1), (9, 256, 3, 2),
+    (64, 64, 16, 1), (65, 576, 40, 18), (97, 1344, 17, 21), (79, 1312, 33, 41), (80, 640, 100, 10), (300, 96, 7, 3),
     (24, 2304, 20, 1), (30, 2080, 17, 1), (150, 4096, 33, 2), (16, 1056, 16, 33), (37, 1536, 18, 8),
 ]  # fmt: skip
 """Rows, depth, columns, groups."""
@@ -97,7 +124,7 @@ SHAPES = [
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("form", ["rows", "groups"])
-def test_dynamic(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], form: str) -> None:
+def test_dynamic(variant: str, kernels: Kernels, bits: int, shape: tuple[int, int, int, int], form: str) -> None:
     rows, depth, columns, groups = shape
     for low, dtype in ((False, np.float16), (True, np.float32), (True, np.float16)):
         layer = Layer(bits, columns, depth, groups, low=low, dtype=dtype, hostile=rows % 2 == 0)
@@ -105,13 +132,47 @@ def test_dynamic(kernels: Kernels, bits: int, shape: tuple[int, int, int, int], 
         sums = layer.sums if form == "rows" else None
         bias = layer.random.standard_normal(columns).astype(np.float32) if low else None
         found, wanted = call(kernels, f"int{bits}_group_dynamic_linear", [x, *layer.arguments, sums, bias, columns])
-        np.testing.assert_array_equal(found, wanted)
+        assert_products(variant, layer, x, form, found, wanted)
         if x.size and columns:
             # The loss is that of the input's 8 bits: less than one step for each number of the depth.
             real = x.astype(np.float64) @ layer.matrix.T + (0 if bias is None else bias)
             step = np.ptp(np.append(x, 0)) / 255
             bound = step * np.sqrt(depth) * 4 * np.abs(layer.matrix).max() + 1e-4
             np.testing.assert_allclose(found, real, rtol=1e-3, atol=bound)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e30, 1e-30])
+def test_many_rows_of_weights_that_have_no_fixed_point(kernels: Kernels, value: float) -> None:
+    """Of a panel whose weights are not finite, too large or too small, and of those after it, the oracle's bits."""
+    layer = Layer(4, 50, 96, 3, low=True, dtype=np.float32)
+    x = layer.rows(70, 96)
+    weight, scales, minimums = layer.arguments
+    for chosen in ((0, 1),) if value == 1e-30 else ((0,), (1,)):
+        factors = [scales.copy(), minimums.copy()]
+        for i in chosen:
+            factors[i][1] = value
+        found, wanted = call(kernels, "int4_group_dynamic_linear", [x, weight, *factors, layer.sums, None, 50])
+        np.testing.assert_array_equal(found[:, 16:], wanted[:, 16:])
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_many_rows_of_weights_of_all_sizes(variant: str, kernels: Kernels, low: bool) -> None:
+    """Scales of both signs, columns of zeros, groups that are a millionth of their column's others."""
+    layer = Layer(4, 48, 128, 4, low=low, dtype=np.float32)
+    x = layer.rows(70, 128)
+    weight, scales, minimums = layer.arguments
+    scales[:, 0] *= -1
+    scales[0, :, 3] = 0
+    scales[1, 1:] *= np.float32(1e-6)
+    if minimums is not None:
+        minimums[0, :, 3] = 0
+        minimums[1] *= np.float32(1e-3)
+    rows = np.arange(48)
+    layer.matrix = lookup("etir.int4_group_embedding.default")(weight, scales, minimums, rows, 48, 128).astype(float)
+    sums = layer.matrix.sum(1).astype(np.float32)
+    found, wanted = call(kernels, "int4_group_dynamic_linear", [x, weight, scales, minimums, sums, None, 48])
+    assert_products(variant, layer, x, "rows", found, wanted)
+    assert np.all(found[:, 0] != 0)
 
 
 @pytest.mark.parametrize("rows", [1, 17, 30])
@@ -298,7 +359,7 @@ def test_arm(tmp_path: Path, processor: str, variant: str) -> None:
 @pytest.mark.parametrize("shape", [(1, 64, 2), (1, 576, 18), (5, 96, 3), (70, 128, 4), (0, 32, 1), (2, 40, 1)])
 @pytest.mark.parametrize("form", ["rows", "groups"])
 @pytest.mark.parametrize("low", [False, True])
-def test_layers_of_one_input(kernels: Kernels, shape: tuple[int, int, int], form: str, low: bool) -> None:
+def test_layers_of_one_input(variant: str, kernels: Kernels, shape: tuple[int, int, int], form: str, low: bool) -> None:
     """Two and three at once have the bits of each alone, however their panels are shared out."""
     rows, depth, groups = shape
     columns = (40, 16, 150)
@@ -319,7 +380,7 @@ def test_layers_of_one_input(kernels: Kernels, shape: tuple[int, int, int], form
             of_rows = layer.sums if form == "rows" else None
             alone, _ = call(kernels, "int4_group_dynamic_linear", [x, *layer.arguments, of_rows, None, n])
             np.testing.assert_array_equal(result.numpy(), alone)
-            np.testing.assert_array_equal(result.numpy(), other)
+            assert_products(variant, layer, x, form, result.numpy(), other)
 
 
 def test_layers_of_one_input_refuse(kernels: Kernels) -> None:
