@@ -4,35 +4,20 @@
 // x + 128, rows of whole tiles with zeros at their ends, so that weights beyond the depth count for nothing and the
 // last tile of a panel may reach into the next one. Two tiles of rows times two panels are four registers of sums: each
 // tile that is loaded is multiplied twice, which is what it takes to keep the multiplier busy.
-//
-// Linux gives a process the registers when it asks for them. Instructions are written as such: intrinsics of some
-// compilers do not say that they read memory.
 #pragma once
 
 #include "kernels/integer/tile.h"
+#include "kernels/util/amx.h"
 
 // ETIR_INT8_AMX=0 leaves that variant out, so that the one below it can be tested and measured.
 #ifndef ETIR_INT8_AMX
-#if defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : defined(__GNUC__) && __GNUC__ >= 11)
-#define ETIR_INT8_AMX 1
-#else
-#define ETIR_INT8_AMX 0
-#endif
-#endif
-#if !ETIR_INT8_X86 || !ETIR_INT8_VNNI
-#undef ETIR_INT8_AMX
-#define ETIR_INT8_AMX 0
+#define ETIR_INT8_AMX ETIR_TILES
 #endif
 
 #if ETIR_INT8_AMX
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace etir::integer {
 
-constexpr int kTileRows = 16;                         ///< rows of a register
-constexpr int kTileBytes = 64;                        ///< bytes of a row of a register
 constexpr int kTileQuads = kTileBytes / kQuad;        ///< quads of a panel that are one register
 constexpr int kRowsAmx = 2 * kTileRows;               ///< rows that a block has at most
 constexpr int kPanelsAmx = 2;                         ///< panels that a block has at most
@@ -40,48 +25,11 @@ constexpr int kTileWeights = kTileRows * kTileBytes;  ///< bytes of a register
 
 #define ETIR_AMX __attribute__((target("amx-tile,amx-int8,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
-namespace detail {
-
-inline bool ask_for_amx() {
-  unsigned a, b, c, d;
-  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
-  if (!has_vnni() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & (kTile | kInt8)) != (kTile | kInt8)) {
-    return false;
-  }
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
-}  // namespace detail
-
 /// Whether the processor has AMX for int8 numbers, and the system lets this process use it.
 inline bool has_amx() {
-  static const bool has = detail::ask_for_amx();
+  static const bool has = has_vnni() && ask_for_tiles(TileNumbers::Int8);
   return has;
 }
-
-/// The registers of a thread, for the time that this lives: tiles of sixteen rows of left numbers of `quads` fours
-/// each, and of that many quads of a panel.
-class TileRegisters {
- public:
-  ETIR_AMX explicit TileRegisters(int quads = kTileQuads) {
-    struct alignas(64) {
-      uint8_t palette = 1, start = 0, reserved[14] = {};
-      uint16_t bytes[16] = {};
-      uint8_t rows[16] = {};
-    } shape;
-    static_assert(sizeof(shape) == 64);
-    for (int i = 0; i < 8; ++i) {
-      const bool is_left = i == 4 || i == 5, is_right = i >= 6;
-      shape.bytes[i] = static_cast<uint16_t>(is_left ? quads * kQuad : kTileBytes);
-      shape.rows[i] = static_cast<uint8_t>(is_right ? quads : kTileRows);
-    }
-    asm volatile("ldtilecfg %0" ::"m"(shape));
-  }
-  ETIR_AMX ~TileRegisters() { asm volatile("tilerelease"); }
-  TileRegisters(const TileRegisters&) = delete;
-  TileRegisters& operator=(const TileRegisters&) = delete;
-};
 
 /// One panel of weights: tiles from `data` on, but for the last of them, which may lie elsewhere.
 struct TilePanel {
@@ -101,11 +49,6 @@ struct TileProduct {
 
 namespace detail {
 
-#define ETIR_TILE_LOAD(tile, from, stride) \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(static_cast<int64_t>(stride)) : "memory")
-#define ETIR_TILE_STORE(tile, to, stride) \
-  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(static_cast<int64_t>(stride)) : "memory")
-#define ETIR_TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::: "memory")
 #define ETIR_TILE_MULTIPLY(sum, x, w) asm volatile("tdpbusd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::: "memory")
 
 /// Registers 0 to 3 are sums, 4 and 5 rows, 6 and 7 panels.
@@ -177,9 +120,6 @@ ETIR_AMX inline void multiply_tiles_amx(const TileProduct& t, int32_t* sums, int
   store_sums_amx<kBothRows, kBothPanels>(sums, row);
 }
 
-#undef ETIR_TILE_LOAD
-#undef ETIR_TILE_STORE
-#undef ETIR_TILE_ZERO
 #undef ETIR_TILE_MULTIPLY
 
 }  // namespace detail
