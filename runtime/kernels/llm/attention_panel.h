@@ -153,35 +153,40 @@ struct PanelAttention {
 };
 
 template <int kVectors, int kWidth, bool kDirect>
-void run_panels(KernelContext& ctx, const Attention& task) {
+void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
   using Panel = PanelAttention<kVectors, kWidth, kDirect>;
-  const int64_t blocks = (task.query.positions + Panel::kPanel - 1) / Panel::kPanel;
-  ctx.parallel_for(task.batches * task.query.heads * blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t index = begin; index < end; ++index) {
-      const int64_t first = index % blocks * Panel::kPanel;
-      Panel panel(task, index / blocks / task.query.heads, index / blocks % task.query.heads, first,
-                  task.query.positions - first);
-      panel.run();
-    }
-  });
+  for (int64_t done = 0; done < count; done += Panel::kPanel) {
+    Panel panel(task, batch, head, first + done, count - done);
+    panel.run();
+  }
 }
 
-/// Attention of many queries; false where they are few, or not of the form that panels are for.
-inline bool run_panels(KernelContext& ctx, const Attention& task) {
+/// Queries [first, first + count) of one head.
+inline void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
+  if (task.query.tensor->dtype != ScalarType::Float) return run_panels<1, 256, false>(task, batch, head, first, count);
+  if (task.query.dim > 128) return run_panels<1, 256, true>(task, batch, head, first, count);
+  run_panels<3, 128, true>(task, batch, head, first, count);
+}
+
+/// Whether queries are many, and of the form that panels are for.
+inline bool takes_panels(const Attention& task) {
   constexpr int64_t kFew = 5;
   const int64_t dim = task.query.dim;
-  if (task.mask != nullptr || task.query.positions < kFew || dim > 256 || dim % Vector<float>::kLanes != 0) {
-    return false;
-  }
-  if (task.query.tensor->dtype == ScalarType::Float) {
-    if (dim <= 128) {
-      run_panels<3, 128, true>(ctx, task);
-    } else {
-      run_panels<1, 256, true>(ctx, task);
+  return task.mask == nullptr && task.query.positions >= kFew && dim <= 256 && dim % Vector<float>::kLanes == 0;
+}
+
+/// Attention of many queries; false where they are not for panels.
+inline bool run_panels(KernelContext& ctx, const Attention& task) {
+  constexpr int64_t kSome = 3 * Vector<float>::kLanes;  // queries of a task: of the widest panel
+  if (!takes_panels(task)) return false;
+  const int64_t blocks = (task.query.positions + kSome - 1) / kSome;
+  ctx.parallel_for(task.batches * task.query.heads * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t first = index % blocks * kSome;
+      run_panels(task, index / blocks / task.query.heads, index / blocks % task.query.heads, first,
+                 min64(kSome, task.query.positions - first));
     }
-  } else {
-    run_panels<1, 256, false>(ctx, task);
-  }
+  });
   return true;
 }
 

@@ -1,0 +1,497 @@
+// Attention of many queries with AMX: the method of attention_panel.h, with float numbers in three parts of bfloat16.
+//
+// The queries of all heads that share a key head go together, some positions at a time, so that keys and values are
+// split once for all of them. Scores are keys times queries, a register of sixteen keys and sixteen queries: keys are
+// rows where they lie, and maximum, exponential and sum of a query go along a lane. Weights, in parts again, are the
+// right operand of the second product, whose left one are the values, transposed. So results are columns, which a lane
+// of factors rescales, until they are written. They are rescaled only where a score comes up that is much larger than
+// what weights are relative to.
+//
+// What is not fit for the parts, infinity or NaN or numbers that are far too large or too small, is left to the panels,
+// for all queries that would have been computed together with it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "kernels/llm/attention_panel.h"
+#include "kernels/llm/bf16_parts.h"
+
+// Buffers are on the stack, and some C libraries give threads little of that.
+#if ETIR_TILES && defined(__GLIBC__) && ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
+#define ETIR_ATTENTION_AMX 1
+#else
+#define ETIR_ATTENTION_AMX 0
+#endif
+
+namespace etir::llm {
+
+#if ETIR_ATTENTION_AMX
+
+/// 2^x where `seen`, 0 elsewhere and for x below -100; x is at most some tens.
+ETIR_PARTS inline __m512 power_of_two_where(__mmask16 seen, __m512 x) {
+  const __m512 magic = _mm512_set1_ps(etir::detail::kRoundMagic);
+  const __mmask16 counts = _mm512_mask_cmp_ps_mask(seen, x, _mm512_set1_ps(-100.0f), _CMP_GT_OQ);
+  const __m512 shifted = _mm512_add_ps(x, magic);
+  const __m512 rest = _mm512_sub_ps(x, _mm512_sub_ps(shifted, magic));
+  // Minimax in [-1/2, 1/2], relative error 2e-9.
+  __m512 p = _mm512_set1_ps(0x1.41fbbcp-13f);
+  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.5f3e52p-10f));
+  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.3b2d4cp-7f));
+  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.c6aee8p-5f));
+  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.ebfbdcp-3f));
+  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.62e43p-1f));
+  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(1.0f));
+  const __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted), 23);
+  return _mm512_castsi512_ps(_mm512_maskz_add_epi32(counts, _mm512_castps_si512(p), exponent));
+}
+
+/// Queries at some positions of some heads that share a key head: position by position.
+struct QueryRows {
+  int64_t batch, key_head;
+  int64_t head, heads;  ///< first one, and how many
+  int64_t position, positions;
+
+  int count() const { return static_cast<int>(positions * heads); }
+  int64_t position_of(int64_t row) const { return position + row / heads; }
+  int64_t head_of(int64_t row) const { return head + row % heads; }
+};
+
+class TileAttention {
+ public:
+  static constexpr int kKeyBlock = 2 * kTileRows;  ///< keys at a time
+  static constexpr int kStrip = 2 * kTileRows;     ///< queries at a time
+  static constexpr int kMostRows = 192;
+  static constexpr int64_t kFloat = sizeof(float);
+  static constexpr int kBytes = 264 * 1024;  ///< of all buffers
+  static_assert(kKeyBlock == kTileDepth);
+
+  /// Rows that there is room for.
+  static int most_rows(int64_t dim) {
+    const int64_t steps = steps_of(dim);
+    const int64_t once = 16 * kTileSums * kFloat + steps * (4 * kPartsBytes + kKeyBlock * kTileDepth * kFloat);
+    const int64_t strip = steps * (2 * kPartsBytes + 4 * kTileSums * kFloat) + 2 * kPartsBytes;
+    return static_cast<int>(min64((kBytes - once) / strip * kStrip, kMostRows));
+  }
+
+  TileAttention(const Attention& given, const QueryRows& given_rows) : task(given), rows(given_rows) {}
+
+  /// False: the numbers are not fit for it. What has been written then is to be written again.
+  ETIR_PARTS bool run() {
+    const int strips = (rows.count() + kStrip - 1) / kStrip;
+    place(strips);
+    for (int r = 0; r < strips * kStrip; ++r) {
+      const int64_t last = task.start + rows.position_of(min64(r, rows.count() - 1)) + 1;
+      limits[r] = static_cast<int32_t>(task.causal ? min64(task.keys, last) : task.keys);
+      shift[r] = -std::numeric_limits<float>::max();
+      total[r] = 0;
+    }
+    if (!pack_queries(strips * kStrip)) return false;
+    const int64_t end = limits[rows.count() - 1];
+    const TileRegisters registers;
+    int first = 0;  // strip that sees keys of the block, as those after it do
+    for (int64_t at = 0; at < end; at += kKeyBlock) {
+      if (!pack_keys(at, end) || !pack_values(at, end)) return false;
+      while (limits[first * kStrip + kStrip - 1] <= at) ++first;
+      add_block(first, strips, at);
+    }
+    finish();
+    return true;
+  }
+
+ private:
+  const Attention& task;
+  const QueryRows rows;
+  int steps = 0;  ///< of the depth of scores; twice as many registers has a column of the result
+  uint16_t *queries = nullptr, *keys = nullptr, *values = nullptr, *weights = nullptr;
+  float *scores = nullptr, *sums = nullptr, *products = nullptr, *converted = nullptr;
+  int32_t limits[kMostRows];  ///< keys that a query may see
+  float shift[kMostRows];     ///< what weights are relative to
+  float total[kMostRows];     ///< of the weights
+  float factor[kMostRows];    ///< of the sums before the block
+  float query_most = 0;       ///< largest magnitude of the queries, with the scale
+  alignas(64) uint8_t memory[kBytes];
+
+  static int64_t steps_of(int64_t dim) { return (dim + kTileDepth - 1) / kTileDepth; }
+
+  template <typename T>
+  static T* take(uint8_t** from, int64_t count) {
+    T* const taken = reinterpret_cast<T*>(*from);
+    *from += count * static_cast<int64_t>(sizeof(T));
+    return taken;
+  }
+
+  void place(int strips) {
+    steps = static_cast<int>(steps_of(task.query.dim));
+    uint8_t* at = memory;
+    queries = take<uint16_t>(&at, int64_t{strips} * 2 * steps * kPartsSize);
+    sums = take<float>(&at, int64_t{strips} * 4 * steps * kTileSums);
+    keys = take<uint16_t>(&at, int64_t{2} * steps * kPartsSize);
+    values = take<uint16_t>(&at, int64_t{2} * steps * kPartsSize);
+    weights = take<uint16_t>(&at, int64_t{strips} * 2 * kPartsSize);
+    scores = take<float>(&at, 8 * kTileSums);
+    products = take<float>(&at, 8 * kTileSums);
+    converted = take<float>(&at, int64_t{kKeyBlock} * steps * kTileDepth);
+  }
+
+  /// Numbers that are fit have a magnitude up to 2^55, and the largest value of a block is not below 2^-80: parts that
+  /// count as zero, though they are not, are far below what is rounded off.
+  static constexpr float kMost = 0x1p55f, kLeast = 0x1p-80f;
+  /// Scores of fit numbers have a magnitude up to 2^28: what is rounded off an exponent is not large.
+  static constexpr float kMostScore = 0x1p28f;
+
+  ETIR_PARTS static __m512i larger_bits(__m512i most, __m512 x) {
+    const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+    return _mm512_maskz_max_epu32(0xffff, most, magnitude);
+  }
+
+  /// The largest magnitude; NaN is larger than all others.
+  ETIR_PARTS static float largest(__m512i each) {
+    alignas(64) uint32_t bits[kTileRows];
+    _mm512_store_si512(bits, each);
+    return etir::detail::bit_cast<float>(*std::max_element(bits, bits + kTileRows));
+  }
+
+  /// Queries as right operands, with the scale. A query is a column; those that there are not are zeros.
+  ETIR_PARTS bool pack_queries(int padded) {
+    const __m512i places = in_rows();
+    const __m512 scale = _mm512_set1_ps(task.scale);
+    __m512i most = _mm512_setzero_si512();
+    alignas(64) uint16_t parts[kPartsSize];
+    for (int tile = 0; tile < padded / kTileRows; ++tile) {
+      const float* from[kTileRows];
+      for (int r = 0; r < kTileRows; ++r) {
+        const int row = tile * kTileRows + r;
+        from[r] = nullptr;
+        if (row >= rows.count()) continue;
+        const int64_t number = task.query.number(rows.batch, rows.position_of(row), rows.head_of(row));
+        from[r] = task.query.load(number, 0, task.query.dim, converted + r * task.query.dim);
+      }
+      for (int s = 0; s < steps; ++s) {
+        for (int r = 0; r < kTileRows; ++r) {
+          const __m512 first = _mm512_mul_ps(sixteen(from[r], s * kTileDepth), scale);
+          const __m512 second = _mm512_mul_ps(sixteen(from[r], s * kTileDepth + kTileRows), scale);
+          most = larger_bits(larger_bits(most, first), second);
+          split<true>(first, second, places, parts + r * kTileDepth);
+        }
+        // Two numbers that follow each other are one of the columns.
+        uint16_t* const to = queries + (int64_t{tile} * steps + s) * kPartsSize;
+        for (int p = 0; p < kParts; ++p) {
+          Square square;
+          ETIR_UNROLL
+          for (int r = 0; r < kTileRows; ++r) square.row[r] = _mm512_load_ps(parts + p * kPartSize + r * kTileDepth);
+          square = transposed(square);
+          ETIR_UNROLL
+          for (int r = 0; r < kTileRows; ++r) _mm512_store_ps(to + p * kPartSize + r * kTileDepth, square.row[r]);
+        }
+      }
+    }
+    query_most = largest(most);
+    return query_most <= kMost;
+  }
+
+  /// Sixteen numbers of a row from `d` on: zeros beyond its end, and where there is none.
+  ETIR_PARTS __m512 sixteen(const float* row, int64_t d) const {
+    return row != nullptr && d < task.query.dim ? _mm512_loadu_ps(row + d) : _mm512_setzero_ps();
+  }
+
+  /// Where the keys or values of a block from `at` on lie as float rows, null from `end` on.
+  void find_rows(const Vectors& vectors, int64_t at, int64_t end, const float** found) {
+    for (int r = 0; r < kKeyBlock; ++r) {
+      found[r] = nullptr;
+      if (at + r >= end) continue;
+      const int64_t number = vectors.number(rows.batch, at + r, rows.key_head);
+      found[r] = vectors.load(number, 0, vectors.dim, converted + r * vectors.dim);
+    }
+  }
+
+  /// Keys as left operands: a key is a row.
+  ETIR_PARTS bool pack_keys(int64_t at, int64_t end) {
+    const __m512i places = in_rows();
+    __m512i most = _mm512_setzero_si512();
+    const float* from[kKeyBlock];
+    find_rows(task.key, at, end, from);
+    for (int r = 0; r < kKeyBlock; ++r) {
+      for (int s = 0; s < steps; ++s) {
+        const __m512 first = sixteen(from[r], s * kTileDepth), second = sixteen(from[r], s * kTileDepth + kTileRows);
+        most = larger_bits(larger_bits(most, first), second);
+        uint16_t* const to = keys + (int64_t{r / kTileRows} * steps + s) * kPartsSize;
+        split<false>(first, second, places, to + r % kTileRows * kTileDepth);
+      }
+    }
+    const float key_most = largest(most);
+    return key_most <= kMost && query_most * key_most * static_cast<float>(task.query.dim) <= kMostScore;
+  }
+
+  /// Values as left operands: what they have in one place is a row.
+  ETIR_PARTS bool pack_values(int64_t at, int64_t end) {
+    const __m512i places = in_rows();
+    __m512i most = _mm512_setzero_si512();
+    const float* from[kKeyBlock];
+    find_rows(task.value, at, end, from);
+    alignas(64) float half[kTileSums];
+    for (int64_t d = 0; d < int64_t{steps} * kTileDepth; d += kTileRows) {
+      Square square;
+      for (int h = 0; h < 2; ++h) {
+        ETIR_UNROLL
+        for (int r = 0; r < kTileRows; ++r) {
+          square.row[r] = sixteen(from[h * kTileRows + r], d);
+          most = larger_bits(most, square.row[r]);
+        }
+        square = transposed(square);
+        if (h == 1) break;
+        ETIR_UNROLL
+        for (int r = 0; r < kTileRows; ++r) _mm512_store_ps(half + r * kTileRows, square.row[r]);
+      }
+      uint16_t* const to = values + d / kTileRows * kPartsSize;
+      ETIR_UNROLL
+      for (int r = 0; r < kTileRows; ++r) {
+        split<true>(_mm512_load_ps(half + r * kTileRows), square.row[r], places, to + r * kTileDepth);
+      }
+    }
+    const float value_most = largest(most);
+    return value_most == 0 || (value_most >= kLeast && value_most <= kMost);
+  }
+
+  /// Keys and values of the block for the queries of all strips from one on. While a strip's scores become weights, the
+  /// next one's scores are computed. Values come after that: keys and values together would not stay in the first level
+  /// of the cache.
+  ETIR_PARTS void add_block(int first, int strips, int64_t at) {
+    Nothing nothing;
+    multiply_scores(first, nothing);
+    for (int s = first; s < strips; ++s) {
+      if (limits[s * kStrip] < at + kKeyBlock) {
+        weigh_strip<true>(s, strips, at);
+      } else {
+        weigh_strip<false>(s, strips, at);
+      }
+    }
+    Sums sum;
+    int turn = 0;
+    for (int s = first; s < strips; ++s) {
+      for (int step = 0; step < steps; ++step) {
+        float* const product = products + turn * 4 * kTileSums;
+        turn = 1 - turn;
+        multiply_values(s, step, product, sum);
+        sum.finish();
+        float* const to = sums + (int64_t{s} * 4 * steps + 2 * step) * kTileSums;
+        sum = {product, {to, to + int64_t{2} * steps * kTileSums}, factor + s * kStrip, at == 0};
+      }
+    }
+    sum.finish();
+  }
+
+  template <bool kMasked>
+  ETIR_PARTS void weigh_strip(int strip, int strips, int64_t at) {
+    Weights<kMasked> weigh = begin<kMasked>(strip, at);
+    const int turns = kTurns * steps;
+    weigh.some = (weigh.kSteps + turns - 1) / turns;
+    if (strip + 1 < strips) multiply_scores(strip + 1, weigh);
+    weigh.some = weigh.kSteps;
+    weigh();
+    for (int t = 0; t < 2; ++t) {
+      float* const to = total + strip * kStrip + t * kTileRows;
+      const __m512 by = _mm512_loadu_ps(factor + strip * kStrip + t * kTileRows);
+      const __m512 sum = _mm512_add_ps(weigh.sum[t][0], weigh.sum[t][1]);
+      _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_loadu_ps(to), by, sum));
+    }
+  }
+
+  template <typename Between>
+  ETIR_PARTS void multiply_scores(int strip, Between& between) {
+    const int64_t size = int64_t{steps} * kPartsSize;
+    const uint16_t* const query = queries + 2 * strip * size;
+    const PartsProduct product = {keys, keys + size, query, query + size, steps};
+    multiply_parts(product, scores_of(strip), kTileSums, 2 * kTileSums, between);
+  }
+
+  /// The block's part of the results of a strip, in the places of a step of the depth: for each sixteen queries two
+  /// registers.
+  template <typename Between>
+  ETIR_PARTS void multiply_values(int strip, int step, float* to, Between& between) {
+    const uint16_t *const weight = weights_of(strip), *const value = values + int64_t{2} * step * kPartsSize;
+    const PartsProduct product = {value, value + kPartsSize, weight, weight + kPartsSize, 1};
+    multiply_parts(product, to, kTileSums, 2 * kTileSums, between);
+  }
+
+  /// Adds what multiply_values() gave to the results, which are rescaled. A block is summed by itself, since much is
+  /// rounded off where small products are added to a large sum.
+  struct Sums {
+    static constexpr int kVectors = 4 * kTileRows, kSome = (kVectors + kTurns - 1) / kTurns;
+
+    const float* from = nullptr;
+    float* to[2] = {nullptr, nullptr};
+    const float* factors = nullptr;
+    bool begins = true;
+    int done = kVectors;
+
+    Sums() = default;
+    Sums(const float* sums_of_block, std::array<float*, 2> results, const float* by, bool begin)
+        : from(sums_of_block), to{results[0], results[1]}, factors(by), begins(begin), done(0) {}
+
+    ETIR_PARTS void operator()() { add(std::min(done + kSome, kVectors)); }
+    ETIR_PARTS void finish() { add(kVectors); }
+
+    ETIR_PARTS void add(int end) {
+      for (; done < end; ++done) {
+        const int tile = done / (kVectors / 2);
+        float* const at = to[tile] + done % (kVectors / 2) * kTileRows;
+        const __m512 sum = _mm512_load_ps(from + done * kTileRows);
+        const __m512 by = _mm512_loadu_ps(factors + tile * kTileRows);
+        _mm512_store_ps(at, begins ? sum : _mm512_fmadd_ps(_mm512_load_ps(at), by, sum));
+      }
+    }
+  };
+
+  float* scores_of(int strip) { return scores + strip % 2 * 4 * kTileSums; }
+  uint16_t* weights_of(int strip) { return weights + int64_t{strip} * 2 * kPartsSize; }
+
+  /// Scores of a strip become the parts of weights, two keys of sixteen queries in a step.
+  template <bool kMasked>
+  struct Weights {
+    static constexpr int kSteps = kKeyBlock;  ///< half of the keys, twice as many queries as a lane has
+
+    const float* scores;
+    uint16_t* to;
+    __m512i limit[2];  ///< keys of the block that a query may see
+    __m512 offset[2], sum[2][2];
+    int step = 0, some = kSteps;
+
+    /// The next `some` steps.
+    [[gnu::noinline]] ETIR_PARTS void operator()() {
+      const int end = step + some < kSteps ? step + some : kSteps;
+      const __m512 log2e = _mm512_set1_ps(etir::detail::kLog2E);
+      const __m512i places = in_turns();
+      for (; step < end; ++step) {
+        const int tile = step / kTileRows, key = step % kTileRows * 2;
+        const float* const from = scores + (tile * kKeyBlock + key) * kTileRows;
+        __m512 weight[2];
+        ETIR_UNROLL
+        for (int k = 0; k < 2; ++k) {
+          const __m512 power = _mm512_fmsub_ps(_mm512_load_ps(from + k * kTileRows), log2e, offset[tile]);
+          __mmask16 seen = 0xffff;
+          if constexpr (kMasked) seen = _mm512_cmpgt_epi32_mask(limit[tile], _mm512_set1_epi32(key + k));
+          weight[k] = power_of_two_where(seen, power);
+          sum[tile][k] = _mm512_add_ps(sum[tile][k], weight[k]);
+        }
+        split<false>(weight[0], weight[1], places, to + tile * kPartsSize + key * kTileRows);
+      }
+    }
+  };
+
+  /// Finds what the weights of a strip will be relative to, and by what the sums so far are to be multiplied for that.
+  template <bool kMasked>
+  ETIR_PARTS Weights<kMasked> begin(int strip, int64_t at) {
+    Weights<kMasked> weigh;
+    weigh.scores = scores_of(strip);
+    weigh.to = weights_of(strip);
+    for (int t = 0; t < 2; ++t) {
+      const int row = strip * kStrip + t * kTileRows;
+      const float* const score = weigh.scores + t * 2 * kTileSums;
+      const __m512i limit = _mm512_sub_epi32(_mm512_loadu_si512(limits + row), _mm512_set1_epi32(static_cast<int>(at)));
+      const __m512 before = _mm512_loadu_ps(shift + row);
+      __m512 most[2] = {before, before};
+      ETIR_UNROLL
+      for (int j = 0; j < kKeyBlock; ++j) {
+        const __m512 now = _mm512_load_ps(score + j * kTileRows);
+        const __mmask16 seen = kMasked ? _mm512_cmpgt_epi32_mask(limit, _mm512_set1_epi32(j)) : 0xffff;
+        most[j % 2] = _mm512_mask_max_ps(most[j % 2], seen, most[j % 2], now);
+      }
+      // Weights are at most e^4: nothing is rescaled for less.
+      const __m512 highest = _mm512_maskz_max_ps(0xffff, most[0], most[1]);
+      const __mmask16 rises = _mm512_cmp_ps_mask(highest, _mm512_add_ps(before, _mm512_set1_ps(4.0f)), _CMP_GT_OQ);
+      const __m512 log2e = _mm512_set1_ps(etir::detail::kLog2E);
+      const __m512 now = _mm512_mask_mov_ps(before, rises, highest);
+      _mm512_storeu_ps(shift + row, now);
+      weigh.limit[t] = limit;
+      weigh.offset[t] = _mm512_mul_ps(now, log2e);
+      weigh.sum[t][0] = weigh.sum[t][1] = _mm512_setzero_ps();
+      const __m512 by = power_of_two_where(0xffff, _mm512_mul_ps(_mm512_sub_ps(before, now), log2e));
+      _mm512_storeu_ps(factor + row, by);
+    }
+    return weigh;
+  }
+
+  /// Writes the results.
+  ETIR_PARTS void finish() {
+    const int64_t dim = task.query.dim, column = int64_t{2} * steps * kTileSums;
+    for (int row = 0; row < rows.count(); row += kTileRows) {
+      const __m512 by = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_loadu_ps(total + row));
+      for (int64_t d = 0; d < dim; d += kTileRows) {
+        const float* const from = sums + row / kTileRows * column + d * kTileRows;
+        Square square;
+        ETIR_UNROLL
+        for (int i = 0; i < kTileRows; ++i) {
+          square.row[i] = _mm512_mul_ps(_mm512_load_ps(from + i * kTileRows), by);
+        }
+        square = transposed(square);
+        ETIR_UNROLL
+        for (int i = 0; i < kTileRows; ++i) _mm512_store_ps(converted + i * dim + d, square.row[i]);
+      }
+      for (int64_t i = 0; i < min64(kTileRows, rows.count() - row); ++i) write(row + i, converted + i * dim);
+    }
+  }
+
+  void write(int64_t row, const float* from) const {
+    const int64_t dim = task.query.dim;
+    const int64_t at = task.query.number(rows.batch, rows.position_of(row), rows.head_of(row)) * dim;
+    dispatch<kAttentionTypes>(task.out->dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (!std::is_integral_v<T>) {
+        T* to = task.out->ptr<T>() + at;
+        for (int64_t i = 0; i < dim; ++i) to[i] = convert<T>(from[i]);
+      }
+    });
+  }
+};
+
+/// Apart from what else a task does, since it has buffers on the stack.
+[[gnu::noinline]] inline bool attend(const Attention& task, const QueryRows& rows) {
+  TileAttention attention(task, rows);
+  return attention.run();
+}
+
+/// Attention of many queries; false where they are few, not of the form that this is for, or the processor lacks it.
+inline bool run_tiles(KernelContext& ctx, const Attention& task) {
+  constexpr int64_t kFew = 24, kLeast = 48, kTasks = 16;
+  const int64_t dim = task.query.dim, repeats = task.query.heads / task.key.heads;
+  if (task.mask != nullptr || !takes_panels(task) || dim % kTileRows != 0 || task.query.positions * repeats < kFew ||
+      task.keys > std::numeric_limits<int32_t>::max() || !has_parts()) {
+    return false;
+  }
+  const int64_t room = TileAttention::most_rows(dim);
+  const int64_t groups = (repeats + room - 1) / room, heads = (repeats + groups - 1) / groups;
+  const int64_t others = task.batches * task.key.heads * groups;
+  // As many positions as there is room for, but enough tasks for threads to share them evenly; whole strips.
+  const int64_t share = max64(task.query.positions * heads * others / kTasks, kLeast);
+  const int64_t strips = (share + TileAttention::kStrip - 1) / TileAttention::kStrip;
+  const int64_t some = max64(min64(strips * TileAttention::kStrip, room) / heads, 1);
+  const int64_t blocks = (task.query.positions + some - 1) / some;
+  ctx.parallel_for(others * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t other = index % others, group = other % groups;
+      QueryRows rows;
+      rows.batch = other / groups / task.key.heads;
+      rows.key_head = other / groups % task.key.heads;
+      rows.head = rows.key_head * repeats + group * heads;
+      rows.heads = min64(heads, repeats - group * heads);
+      // Late positions first, since they have more keys.
+      rows.position = (blocks - 1 - index / others) * some;
+      rows.positions = min64(some, task.query.positions - rows.position);
+      if (attend(task, rows)) continue;
+      for (int64_t h = 0; h < rows.heads; ++h) {
+        run_panels(task, rows.batch, rows.head + h, rows.position, rows.positions);
+      }
+    }
+  });
+  return true;
+}
+
+#else
+
+inline bool run_tiles(KernelContext&, const Attention&) { return false; }
+
+#endif
+
+}  // namespace etir::llm
