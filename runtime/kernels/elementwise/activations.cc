@@ -60,10 +60,10 @@ void silu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (is_complex(self.dtype)) {
     return unary<kFullComplex>(ctx, self, out, [](auto x) { return x / (decltype(x)(1) + std::exp(-x)); });
   }
-  unary<kFloats>(ctx, self, out, [](auto x) { return x / (decltype(x)(1) + vexp(-x)); });
+  unary<kFloats>(ctx, self, out, Wide{[](auto x) { return x / (decltype(x)(1) + vexp(-x)); }});
 }
 void mish_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  unary<kFloats>(ctx, self, out, [](auto x) { return x * vtanh(softplus_of(x)); });
+  unary<kFloats>(ctx, self, out, Wide{[](auto x) { return x * vtanh(softplus_of(x)); }});
 }
 void hardsigmoid_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   unary<kFloats>(ctx, self, out, [](auto x) { return relu6_of(x + decltype(x)(3)) / decltype(x)(6); });

@@ -69,10 +69,15 @@ constexpr T one(T) {
   void name##_out(KernelContext& ctx, const Tensor& self, Tensor& out) { \
     unary_float<set>(ctx, self, out, [](auto x) { return expression; }); \
   }
-ETIR_UNARY_FLOAT(exp, kFloatComplex, vexp(x))
+/// The same for functions of many steps.
+#define ETIR_UNARY_WIDE(name, set, expression)                                 \
+  void name##_out(KernelContext& ctx, const Tensor& self, Tensor& out) {       \
+    unary_float<set>(ctx, self, out, Wide{[](auto x) { return expression; }}); \
+  }
+ETIR_UNARY_WIDE(exp, kFloatComplex, vexp(x))
 ETIR_UNARY_FLOAT(expm1, kFloatComplex, vexpm1(x))
 ETIR_UNARY_FLOAT(exp2, kFloatComplex, exp2_of(x))
-ETIR_UNARY_FLOAT(log, kFloatComplex, vlog(x))
+ETIR_UNARY_WIDE(log, kFloatComplex, vlog(x))
 ETIR_UNARY_FLOAT(log2, kFloatComplex, vlog2(x))
 ETIR_UNARY_FLOAT(log10, kFloatComplex, std::log10(x))
 ETIR_UNARY_FLOAT(log1p, kFloatComplex, vlog1p(x))
@@ -87,15 +92,16 @@ ETIR_UNARY_FLOAT(acos, kFloatComplex, std::acos(x))
 ETIR_UNARY_FLOAT(atan, kFloatComplex, std::atan(x))
 ETIR_UNARY_FLOAT(sinh, kFloatComplex, std::sinh(x))
 ETIR_UNARY_FLOAT(cosh, kFloatComplex, std::cosh(x))
-ETIR_UNARY_FLOAT(tanh, kFloatComplex, vtanh(x))
+ETIR_UNARY_WIDE(tanh, kFloatComplex, vtanh(x))
 ETIR_UNARY_FLOAT(asinh, kFloatComplex, std::asinh(x))
 ETIR_UNARY_FLOAT(acosh, kFloatComplex, std::acosh(x))
 ETIR_UNARY_FLOAT(atanh, kFloatComplex, std::atanh(x))
-ETIR_UNARY_FLOAT(sigmoid, kFloatComplex, vsigmoid(x))
-ETIR_UNARY_FLOAT(erf, kFloats, verf(x))
+ETIR_UNARY_WIDE(sigmoid, kFloatComplex, vsigmoid(x))
+ETIR_UNARY_WIDE(erf, kFloats, verf(x))
 ETIR_UNARY_FLOAT(erfc, kFloats, std::erfc(x))
 ETIR_UNARY_FLOAT(lgamma, kFloats, std::lgamma(x))
 #undef ETIR_UNARY_FLOAT
+#undef ETIR_UNARY_WIDE
 
 void deg2rad_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   unary_float(ctx, self, out, [](auto x) { return x * static_cast<decltype(x)>(0.017453292519943295769); });

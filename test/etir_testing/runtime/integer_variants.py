@@ -19,7 +19,14 @@ VARIANTS = {
 
 _FLAGS = {"avx2": "avx2", "vnni": "avx512_vnni", "amx": "amx_int8"}
 _BESIDES = (
+    "aten::erf.out",
+    "aten::exp.out",
     "aten::gelu.out",
+    "aten::log.out",
+    "aten::mish.out",
+    "aten::sigmoid.out",
+    "aten::silu.out",
+    "aten::tanh.out",
     "etir::int4_group_linear.out",
     "etir::int8_group_linear.out",
     "quantized_decomposed::quantize_per_tensor.out",

@@ -38,6 +38,18 @@ def test_gelu(both: tuple[Kernels, Kernels], approximate: str) -> None:
     torch.testing.assert_close(wide.view(torch.float32), wanted, rtol=2e-5, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ["erf", "exp", "log", "mish", "sigmoid", "silu", "tanh"])
+def test_functions(both: tuple[Kernels, Kernels], name: str) -> None:
+    x = floats()
+    narrow, wide = (bits(kernels, f"aten::{name}.out", [x], torch.empty_like(x)) for kernels in both)
+    real = wide.view(torch.float32)
+    # A NaN may have any sign.
+    assert torch.equal(narrow[~real.isnan()], wide[~real.isnan()])
+    assert torch.equal(narrow.view(torch.float32).isnan(), real.isnan())
+    wanted = getattr(torch.ops.aten, name)(x.double()).float()
+    torch.testing.assert_close(real, wanted, rtol=2e-5, atol=1e-6, equal_nan=True)
+
+
 @pytest.mark.parametrize(
     ("scale", "zero_point", "low", "high"), [(0.03, -7, -128, 127), (1e-3, 127, -127, 127), (7.5, -128, -3, 99)]
 )
