@@ -29,22 +29,37 @@ namespace etir::llm {
 
 #if ETIR_ATTENTION_AMX
 
-/// 2^x where `seen`, 0 elsewhere and for x below -100; x is at most some tens.
-ETIR_PARTS inline __m512 power_of_two_where(__mmask16 seen, __m512 x) {
-  const __m512 magic = _mm512_set1_ps(etir::detail::kRoundMagic);
-  const __mmask16 counts = _mm512_mask_cmp_ps_mask(seen, x, _mm512_set1_ps(-100.0f), _CMP_GT_OQ);
-  const __m512 shifted = _mm512_add_ps(x, magic);
-  const __m512 rest = _mm512_sub_ps(x, _mm512_sub_ps(shifted, magic));
+/// 2^x of each vector where `seen`, 0 elsewhere and for x below -100; x is at most some tens. Vectors take each step
+/// together: one alone would wait for itself.
+template <int kCount>
+ETIR_PARTS inline void powers_of_two(const __mmask16 (&seen)[kCount], __m512 (&x)[kCount]) {
+  constexpr int kDegree = 6;
   // Minimax in [-1/2, 1/2], relative error 2e-9.
-  __m512 p = _mm512_set1_ps(0x1.41fbbcp-13f);
-  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.5f3e52p-10f));
-  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.3b2d4cp-7f));
-  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.c6aee8p-5f));
-  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.ebfbdcp-3f));
-  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(0x1.62e43p-1f));
-  p = _mm512_fmadd_ps(p, rest, _mm512_set1_ps(1.0f));
-  const __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted), 23);
-  return _mm512_castsi512_ps(_mm512_maskz_add_epi32(counts, _mm512_castps_si512(p), exponent));
+  constexpr float kFactors[kDegree + 1] = {
+      0x1.41fbbcp-13f, 0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
+  const __m512 magic = _mm512_set1_ps(etir::detail::kRoundMagic), least = _mm512_set1_ps(-100.0f);
+  __mmask16 counts[kCount];
+  __m512 shifted[kCount], rest[kCount];
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) shifted[i] = _mm512_add_ps(x[i], magic);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) counts[i] = _mm512_mask_cmp_ps_mask(seen[i], x[i], least, _CMP_GT_OQ);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(shifted[i], magic);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(x[i], rest[i]);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) x[i] = _mm512_set1_ps(kFactors[0]);
+  ETIR_UNROLL
+  for (int k = 1; k <= kDegree; ++k) {
+    ETIR_UNROLL
+    for (int i = 0; i < kCount; ++i) x[i] = _mm512_fmadd_ps(x[i], rest[i], _mm512_set1_ps(kFactors[k]));
+  }
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted[i]), 23);
+    x[i] = _mm512_castsi512_ps(_mm512_maskz_add_epi32(counts[i], _mm512_castps_si512(x[i]), exponent));
+  }
 }
 
 /// Queries at some positions of some heads that share a key head: position by position.
@@ -155,7 +170,6 @@ class TileAttention {
 
   /// Queries as right operands, with the scale. A query is a column; those that there are not are zeros.
   ETIR_PARTS bool pack_queries(int padded) {
-    const __m512i places = in_rows();
     const __m512 scale = _mm512_set1_ps(task.scale);
     __m512i most = _mm512_setzero_si512();
     alignas(64) uint16_t parts[kPartsSize];
@@ -173,7 +187,7 @@ class TileAttention {
           const __m512 first = _mm512_mul_ps(sixteen(from[r], s * kTileDepth), scale);
           const __m512 second = _mm512_mul_ps(sixteen(from[r], s * kTileDepth + kTileRows), scale);
           most = larger_bits(larger_bits(most, first), second);
-          split<true>(first, second, places, parts + r * kTileDepth);
+          split<true>(first, second, parts + r * kTileDepth);
         }
         // Two numbers that follow each other are one of the columns.
         uint16_t* const to = queries + (int64_t{tile} * steps + s) * kPartsSize;
@@ -208,7 +222,6 @@ class TileAttention {
 
   /// Keys as left operands: a key is a row.
   ETIR_PARTS bool pack_keys(int64_t at, int64_t end) {
-    const __m512i places = in_rows();
     __m512i most = _mm512_setzero_si512();
     const float* from[kKeyBlock];
     find_rows(task.key, at, end, from);
@@ -217,7 +230,7 @@ class TileAttention {
         const __m512 first = sixteen(from[r], s * kTileDepth), second = sixteen(from[r], s * kTileDepth + kTileRows);
         most = larger_bits(larger_bits(most, first), second);
         uint16_t* const to = keys + (int64_t{r / kTileRows} * steps + s) * kPartsSize;
-        split<false>(first, second, places, to + r % kTileRows * kTileDepth);
+        split<false>(first, second, to + r % kTileRows * kTileDepth);
       }
     }
     const float key_most = largest(most);
@@ -226,7 +239,6 @@ class TileAttention {
 
   /// Values as left operands: what they have in one place is a row.
   ETIR_PARTS bool pack_values(int64_t at, int64_t end) {
-    const __m512i places = in_rows();
     __m512i most = _mm512_setzero_si512();
     const float* from[kKeyBlock];
     find_rows(task.value, at, end, from);
@@ -247,7 +259,7 @@ class TileAttention {
       uint16_t* const to = values + d / kTileRows * kPartsSize;
       ETIR_UNROLL
       for (int r = 0; r < kTileRows; ++r) {
-        split<true>(_mm512_load_ps(half + r * kTileRows), square.row[r], places, to + r * kTileDepth);
+        split<true>(_mm512_load_ps(half + r * kTileRows), square.row[r], to + r * kTileDepth);
       }
     }
     const float value_most = largest(most);
@@ -285,11 +297,12 @@ class TileAttention {
   template <bool kMasked>
   ETIR_PARTS void weigh_strip(int strip, int strips, int64_t at) {
     Weights<kMasked> weigh = begin<kMasked>(strip, at);
-    const int turns = kTurns * steps;
-    weigh.some = (weigh.kSteps + turns - 1) / turns;
-    if (strip + 1 < strips) multiply_scores(strip + 1, weigh);
-    weigh.some = weigh.kSteps;
-    weigh();
+    if (strip + 1 < strips) {
+      weigh.turns = kTurns * steps;
+      multiply_scores(strip + 1, weigh);
+    } else {
+      weigh();
+    }
     for (int t = 0; t < 2; ++t) {
       float* const to = total + strip * kStrip + t * kTileRows;
       const __m512 by = _mm512_loadu_ps(factor + strip * kStrip + t * kTileRows);
@@ -318,64 +331,79 @@ class TileAttention {
   /// Adds what multiply_values() gave to the results, which are rescaled. A block is summed by itself, since much is
   /// rounded off where small products are added to a large sum.
   struct Sums {
-    static constexpr int kVectors = 4 * kTileRows, kSome = (kVectors + kTurns - 1) / kTurns;
+    static constexpr int kUnits = 4;  ///< registers of sixteen vectors: two of each sixteen queries
 
     const float* from = nullptr;
     float* to[2] = {nullptr, nullptr};
     const float* factors = nullptr;
     bool begins = true;
-    int done = kVectors;
+    int done = kUnits;
 
     Sums() = default;
     Sums(const float* sums_of_block, std::array<float*, 2> results, const float* by, bool begin)
         : from(sums_of_block), to{results[0], results[1]}, factors(by), begins(begin), done(0) {}
 
-    ETIR_PARTS void operator()() { add(std::min(done + kSome, kVectors)); }
-    ETIR_PARTS void finish() { add(kVectors); }
-
-    ETIR_PARTS void add(int end) {
-      for (; done < end; ++done) {
-        const int tile = done / (kVectors / 2);
-        float* const at = to[tile] + done % (kVectors / 2) * kTileRows;
-        const __m512 sum = _mm512_load_ps(from + done * kTileRows);
-        const __m512 by = _mm512_loadu_ps(factors + tile * kTileRows);
-        _mm512_store_ps(at, begins ? sum : _mm512_fmadd_ps(_mm512_load_ps(at), by, sum));
+    ETIR_PARTS void operator()() {
+      if (done == kUnits) return;
+      float* const at = to[done / 2] + done % 2 * kTileSums;
+      const float* const sum = from + done * kTileSums;
+      const __m512 by = _mm512_loadu_ps(factors + done / 2 * kTileRows);
+      ++done;
+      if (begins) {
+        ETIR_UNROLL
+        for (int i = 0; i < kTileSums; i += kTileRows) _mm512_store_ps(at + i, _mm512_load_ps(sum + i));
+      } else {
+        ETIR_UNROLL
+        for (int i = 0; i < kTileSums; i += kTileRows) {
+          _mm512_store_ps(at + i, _mm512_fmadd_ps(_mm512_load_ps(at + i), by, _mm512_load_ps(sum + i)));
+        }
       }
+    }
+    ETIR_PARTS void finish() {
+      while (done < kUnits) (*this)();
     }
   };
 
   float* scores_of(int strip) { return scores + strip % 2 * 4 * kTileSums; }
   uint16_t* weights_of(int strip) { return weights + int64_t{strip} * 2 * kPartsSize; }
 
-  /// Scores of a strip become the parts of weights, two keys of sixteen queries in a step.
+  /// Scores of a strip become the parts of weights, four keys of sixteen queries in a step: two of each half of the
+  /// block.
   template <bool kMasked>
   struct Weights {
-    static constexpr int kSteps = kKeyBlock;  ///< half of the keys, twice as many queries as a lane has
+    static constexpr int kSteps = kKeyBlock / 2;
 
     const float* scores;
     uint16_t* to;
     __m512i limit[2];  ///< keys of the block that a query may see
     __m512 offset[2], sum[2][2];
-    int step = 0, some = kSteps;
+    int step = 0;   ///< that comes next
+    int turns = 1;  ///< that all steps are shared out to
+    int due = 0;    ///< shares of a step
 
-    /// The next `some` steps.
+    /// What is due in a turn.
     [[gnu::noinline]] ETIR_PARTS void operator()() {
-      const int end = step + some < kSteps ? step + some : kSteps;
+      due += kSteps;
       const __m512 log2e = _mm512_set1_ps(etir::detail::kLog2E);
-      const __m512i places = in_turns();
-      for (; step < end; ++step) {
-        const int tile = step / kTileRows, key = step % kTileRows * 2;
-        const float* const from = scores + (tile * kKeyBlock + key) * kTileRows;
-        __m512 weight[2];
+      for (; due >= turns && step < kSteps; ++step, due -= turns) {
+        const int tile = step * 2 / kTileRows, first = step * 2 % kTileRows;
+        __m512 weight[4];
+        __mmask16 seen[4];
+        ETIR_UNROLL
+        for (int k = 0; k < 4; ++k) {
+          const int key = first + k / 2 + k % 2 * kTileRows;
+          const float* const from = scores + (tile * kKeyBlock + key) * kTileRows;
+          weight[k] = _mm512_fmsub_ps(_mm512_load_ps(from), log2e, offset[tile]);
+          seen[k] = 0xffff;
+          if constexpr (kMasked) seen[k] = _mm512_cmpgt_epi32_mask(limit[tile], _mm512_set1_epi32(key));
+        }
+        powers_of_two(seen, weight);
+        uint16_t* const parts = to + tile * kPartsSize + first * kTileDepth;
         ETIR_UNROLL
         for (int k = 0; k < 2; ++k) {
-          const __m512 power = _mm512_fmsub_ps(_mm512_load_ps(from + k * kTileRows), log2e, offset[tile]);
-          __mmask16 seen = 0xffff;
-          if constexpr (kMasked) seen = _mm512_cmpgt_epi32_mask(limit[tile], _mm512_set1_epi32(key + k));
-          weight[k] = power_of_two_where(seen, power);
-          sum[tile][k] = _mm512_add_ps(sum[tile][k], weight[k]);
+          sum[tile][k] = _mm512_add_ps(sum[tile][k], _mm512_add_ps(weight[2 * k], weight[2 * k + 1]));
+          split<false>(weight[2 * k], weight[2 * k + 1], parts + k * kTileDepth);
         }
-        split<false>(weight[0], weight[1], places, to + tile * kPartsSize + key * kTileRows);
       }
     }
   };
@@ -407,8 +435,10 @@ class TileAttention {
       weigh.limit[t] = limit;
       weigh.offset[t] = _mm512_mul_ps(now, log2e);
       weigh.sum[t][0] = weigh.sum[t][1] = _mm512_setzero_ps();
-      const __m512 by = power_of_two_where(0xffff, _mm512_mul_ps(_mm512_sub_ps(before, now), log2e));
-      _mm512_storeu_ps(factor + row, by);
+      const __mmask16 all[1] = {0xffff};
+      __m512 by[1] = {_mm512_mul_ps(_mm512_sub_ps(before, now), log2e)};
+      powers_of_two(all, by);
+      _mm512_storeu_ps(factor + row, by[0]);
     }
     return weigh;
   }
@@ -470,14 +500,14 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
   const int64_t blocks = (task.query.positions + some - 1) / some;
   ctx.parallel_for(others * blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
-      const int64_t other = index % others, group = other % groups;
+      const int64_t other = index / blocks, group = other % groups;
       QueryRows rows;
       rows.batch = other / groups / task.key.heads;
       rows.key_head = other / groups % task.key.heads;
       rows.head = rows.key_head * repeats + group * heads;
       rows.heads = min64(heads, repeats - group * heads);
-      // Late positions first, since they have more keys.
-      rows.position = (blocks - 1 - index / others) * some;
+      // Tasks of a head follow each other, since they have keys in common; late positions first, which have more.
+      rows.position = (blocks - 1 - index % blocks) * some;
       rows.positions = min64(some, task.query.positions - rows.position);
       if (attend(task, rows)) continue;
       for (int64_t h = 0; h < rows.heads; ++h) {
