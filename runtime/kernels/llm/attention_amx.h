@@ -12,11 +12,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
+#include "kernels/llm/attention_lanes.h"
 #include "kernels/llm/attention_panel.h"
-#include "kernels/llm/bf16_parts.h"
 
 // Buffers are on the stack, and some C libraries give threads little of that.
 #if ETIR_TILES && defined(__GLIBC__) && ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
@@ -28,39 +27,6 @@
 namespace etir::llm {
 
 #if ETIR_ATTENTION_AMX
-
-/// 2^x of each vector where `seen`, 0 elsewhere and for x below -100; x is at most some tens. Vectors take each step
-/// together: one alone would wait for itself.
-template <int kCount>
-ETIR_PARTS inline void powers_of_two(const __mmask16 (&seen)[kCount], __m512 (&x)[kCount]) {
-  constexpr int kDegree = 6;
-  // Minimax in [-1/2, 1/2], relative error 2e-9.
-  constexpr float kFactors[kDegree + 1] = {
-      0x1.41fbbcp-13f, 0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
-  const __m512 magic = _mm512_set1_ps(etir::detail::kRoundMagic), least = _mm512_set1_ps(-100.0f);
-  __mmask16 counts[kCount];
-  __m512 shifted[kCount], rest[kCount];
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) shifted[i] = _mm512_add_ps(x[i], magic);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) counts[i] = _mm512_mask_cmp_ps_mask(seen[i], x[i], least, _CMP_GT_OQ);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(shifted[i], magic);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(x[i], rest[i]);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) x[i] = _mm512_set1_ps(kFactors[0]);
-  ETIR_UNROLL
-  for (int k = 1; k <= kDegree; ++k) {
-    ETIR_UNROLL
-    for (int i = 0; i < kCount; ++i) x[i] = _mm512_fmadd_ps(x[i], rest[i], _mm512_set1_ps(kFactors[k]));
-  }
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) {
-    const __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted[i]), 23);
-    x[i] = _mm512_castsi512_ps(_mm512_maskz_add_epi32(counts[i], _mm512_castps_si512(x[i]), exponent));
-  }
-}
 
 /// Queries at some positions of some heads that share a key head: position by position.
 struct QueryRows {
@@ -75,18 +41,15 @@ struct QueryRows {
 
 class TileAttention {
  public:
-  static constexpr int kKeyBlock = 2 * kTileRows;  ///< keys at a time
-  static constexpr int kStrip = 2 * kTileRows;     ///< queries at a time
-  static constexpr int kMostRows = 192;
+  static constexpr int kMostStrips = 6, kMostRows = kMostStrips * kStrip;
   static constexpr int64_t kFloat = sizeof(float);
-  static constexpr int kBytes = 264 * 1024;  ///< of all buffers
-  static_assert(kKeyBlock == kTileDepth);
+  static constexpr int kBytes = 256 * 1024;  ///< of all buffers
 
   /// Rows that there is room for.
   static int most_rows(int64_t dim) {
     const int64_t steps = steps_of(dim);
-    const int64_t once = 16 * kTileSums * kFloat + steps * (4 * kPartsBytes + kKeyBlock * kTileDepth * kFloat);
-    const int64_t strip = steps * (2 * kPartsBytes + 4 * kTileSums * kFloat) + 2 * kPartsBytes;
+    const int64_t once = 8 * kTileSums * kFloat + steps * (4 * kPartsBytes + kKeyBlock * kTileDepth * kFloat);
+    const int64_t strip = (steps + 1) * (2 * kPartsBytes + 4 * kTileSums * kFloat);
     return static_cast<int>(min64((kBytes - once) / strip * kStrip, kMostRows));
   }
 
@@ -105,11 +68,16 @@ class TileAttention {
     if (!pack_queries(strips * kStrip)) return false;
     const int64_t end = limits[rows.count() - 1];
     const TileRegisters registers;
+    KeyRows packing;
+    pack_keys(0, end, &packing);
+    packing.finish();
     int first = 0;  // strip that sees keys of the block, as those after it do
     for (int64_t at = 0; at < end; at += kKeyBlock) {
-      if (!pack_keys(at, end) || !pack_values(at, end)) return false;
+      if (!fits(packing) || !pack_values(at, end)) return false;
       while (limits[first * kStrip + kStrip - 1] <= at) ++first;
-      add_block(first, strips, at);
+      weigh(first, strips, at);
+      if (at + kKeyBlock < end) pack_keys(at + kKeyBlock, end, &packing);
+      add_values(first, strips, at == 0, packing);
     }
     finish();
     return true;
@@ -125,7 +93,8 @@ class TileAttention {
   float shift[kMostRows];     ///< what weights are relative to
   float total[kMostRows];     ///< of the weights
   float factor[kMostRows];    ///< of the sums before the block
-  float query_most = 0;       ///< largest magnitude of the queries, with the scale
+  WeightSteps weighing[kMostStrips];
+  float query_most = 0;  ///< largest magnitude of the queries, with the scale
   alignas(64) uint8_t memory[kBytes];
 
   static int64_t steps_of(int64_t dim) { return (dim + kTileDepth - 1) / kTileDepth; }
@@ -145,7 +114,7 @@ class TileAttention {
     keys = take<uint16_t>(&at, int64_t{2} * steps * kPartsSize);
     values = take<uint16_t>(&at, int64_t{2} * steps * kPartsSize);
     weights = take<uint16_t>(&at, int64_t{strips} * 2 * kPartsSize);
-    scores = take<float>(&at, 8 * kTileSums);
+    scores = take<float>(&at, int64_t{strips} * 4 * kTileSums);
     products = take<float>(&at, 8 * kTileSums);
     converted = take<float>(&at, int64_t{kKeyBlock} * steps * kTileDepth);
   }
@@ -220,20 +189,39 @@ class TileAttention {
     }
   }
 
-  /// Keys as left operands: a key is a row.
-  ETIR_PARTS bool pack_keys(int64_t at, int64_t end) {
-    __m512i most = _mm512_setzero_si512();
+  /// Keys as left operands, a key in each turn, which is a row.
+  struct KeyRows {
+    const TileAttention* attention = nullptr;
     const float* from[kKeyBlock];
-    find_rows(task.key, at, end, from);
-    for (int r = 0; r < kKeyBlock; ++r) {
+    int done = kKeyBlock;
+    __m512i most;
+
+    ETIR_PARTS void operator()() {
+      if (done == kKeyBlock) return;
+      const int steps = attention->steps;
       for (int s = 0; s < steps; ++s) {
-        const __m512 first = sixteen(from[r], s * kTileDepth), second = sixteen(from[r], s * kTileDepth + kTileRows);
+        const __m512 first = attention->sixteen(from[done], s * kTileDepth);
+        const __m512 second = attention->sixteen(from[done], s * kTileDepth + kTileRows);
         most = larger_bits(larger_bits(most, first), second);
-        uint16_t* const to = keys + (int64_t{r / kTileRows} * steps + s) * kPartsSize;
-        split<false>(first, second, to + r % kTileRows * kTileDepth);
+        uint16_t* const to = attention->keys + (int64_t{done / kTileRows} * steps + s) * kPartsSize;
+        split<false>(first, second, to + done % kTileRows * kTileDepth);
       }
+      ++done;
     }
-    const float key_most = largest(most);
+    ETIR_PARTS void finish() {
+      while (done < kKeyBlock) (*this)();
+    }
+  };
+
+  ETIR_PARTS void pack_keys(int64_t at, int64_t end, KeyRows* packing) {
+    packing->attention = this;
+    packing->done = 0;
+    packing->most = _mm512_setzero_si512();
+    find_rows(task.key, at, end, packing->from);
+  }
+
+  ETIR_PARTS bool fits(const KeyRows& packed) const {
+    const float key_most = largest(packed.most);
     return key_most <= kMost && query_most * key_most * static_cast<float>(task.query.dim) <= kMostScore;
   }
 
@@ -266,49 +254,67 @@ class TileAttention {
     return value_most == 0 || (value_most >= kLeast && value_most <= kMost);
   }
 
-  /// Keys and values of the block for the queries of all strips from one on. While a strip's scores become weights, the
-  /// next one's scores are computed. Values come after that: keys and values together would not stay in the first level
-  /// of the cache.
-  ETIR_PARTS void add_block(int first, int strips, int64_t at) {
+  /// Scores of the keys of the block and the queries of all strips from one on become weights: those of a strip while
+  /// the next one's scores are computed, as far as that takes as long. Those of the first strip are finished. Values
+  /// come after that: keys and values together would not stay in the first level of the cache.
+  ETIR_PARTS void weigh(int first, int strips, int64_t at) {
+    constexpr int kLater = 4;  // steps
     Nothing nothing;
     multiply_scores(first, nothing);
     for (int s = first; s < strips; ++s) {
-      if (limits[s * kStrip] < at + kKeyBlock) {
-        weigh_strip<true>(s, strips, at);
-      } else {
-        weigh_strip<false>(s, strips, at);
+      begin(s, at);
+      WeightSteps& steps_of_strip = weighing[s];
+      if (s + 1 < strips) {
+        steps_of_strip.share(steps_of_strip.left() - (s == first ? 0 : kLater), kTurns * steps);
+        multiply_scores(s + 1, steps_of_strip);
       }
     }
-    Sums sum;
-    int turn = 0;
-    for (int s = first; s < strips; ++s) {
-      for (int step = 0; step < steps; ++step) {
-        float* const product = products + turn * 4 * kTileSums;
-        turn = 1 - turn;
-        multiply_values(s, step, product, sum);
-        sum.finish();
-        float* const to = sums + (int64_t{s} * 4 * steps + 2 * step) * kTileSums;
-        sum = {product, {to, to + int64_t{2} * steps * kTileSums}, factor + s * kStrip, at == 0};
-      }
-    }
-    sum.finish();
+    finish_weights(first);
   }
 
-  template <bool kMasked>
-  ETIR_PARTS void weigh_strip(int strip, int strips, int64_t at) {
-    Weights<kMasked> weigh = begin<kMasked>(strip, at);
-    if (strip + 1 < strips) {
-      weigh.turns = kTurns * steps;
-      multiply_scores(strip + 1, weigh);
-    } else {
-      weigh();
-    }
+  ETIR_PARTS void finish_weights(int strip) {
+    weighing[strip].finish();
     for (int t = 0; t < 2; ++t) {
       float* const to = total + strip * kStrip + t * kTileRows;
       const __m512 by = _mm512_loadu_ps(factor + strip * kStrip + t * kTileRows);
-      const __m512 sum = _mm512_add_ps(weigh.sum[t][0], weigh.sum[t][1]);
+      const __m512 sum = _mm512_add_ps(weighing[strip].sum[t][0], weighing[strip].sum[t][1]);
       _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_loadu_ps(to), by, sum));
     }
+  }
+
+  /// What goes on while weights and values are multiplied: the sums of the product before are added up, the next
+  /// strip's weights are finished, and the next block's keys are packed.
+  struct Meanwhile {
+    BlockSums sums;
+    WeightSteps* weights;
+    KeyRows& keys;
+
+    ETIR_PARTS void operator()() {
+      sums();
+      if (weights != nullptr) (*weights)();
+      keys();
+    }
+  };
+
+  ETIR_PARTS void add_values(int first, int strips, bool begins, KeyRows& packing) {
+    Meanwhile meanwhile = {{}, nullptr, packing};
+    const int64_t column = int64_t{2} * steps * kTileSums;
+    int turn = 0;
+    for (int s = first; s < strips; ++s) {
+      meanwhile.weights = s + 1 < strips ? &weighing[s + 1] : nullptr;
+      if (s + 1 < strips) weighing[s + 1].share(weighing[s + 1].left(), kTurns * steps);
+      for (int step = 0; step < steps; ++step) {
+        float* const product = products + turn * 4 * kTileSums;
+        turn = 1 - turn;
+        multiply_values(s, step, product, meanwhile);
+        meanwhile.sums.finish();
+        float* const to = sums + (int64_t{s} * 4 * steps + 2 * step) * kTileSums;
+        meanwhile.sums = BlockSums(product, to, to + column, begins ? nullptr : factor + s * kStrip);
+      }
+      if (s + 1 < strips) finish_weights(s + 1);
+    }
+    meanwhile.sums.finish();
+    packing.finish();
   }
 
   template <typename Between>
@@ -328,92 +334,15 @@ class TileAttention {
     multiply_parts(product, to, kTileSums, 2 * kTileSums, between);
   }
 
-  /// Adds what multiply_values() gave to the results, which are rescaled. A block is summed by itself, since much is
-  /// rounded off where small products are added to a large sum.
-  struct Sums {
-    static constexpr int kUnits = 4;  ///< registers of sixteen vectors: two of each sixteen queries
-
-    const float* from = nullptr;
-    float* to[2] = {nullptr, nullptr};
-    const float* factors = nullptr;
-    bool begins = true;
-    int done = kUnits;
-
-    Sums() = default;
-    Sums(const float* sums_of_block, std::array<float*, 2> results, const float* by, bool begin)
-        : from(sums_of_block), to{results[0], results[1]}, factors(by), begins(begin), done(0) {}
-
-    ETIR_PARTS void operator()() {
-      if (done == kUnits) return;
-      float* const at = to[done / 2] + done % 2 * kTileSums;
-      const float* const sum = from + done * kTileSums;
-      const __m512 by = _mm512_loadu_ps(factors + done / 2 * kTileRows);
-      ++done;
-      if (begins) {
-        ETIR_UNROLL
-        for (int i = 0; i < kTileSums; i += kTileRows) _mm512_store_ps(at + i, _mm512_load_ps(sum + i));
-      } else {
-        ETIR_UNROLL
-        for (int i = 0; i < kTileSums; i += kTileRows) {
-          _mm512_store_ps(at + i, _mm512_fmadd_ps(_mm512_load_ps(at + i), by, _mm512_load_ps(sum + i)));
-        }
-      }
-    }
-    ETIR_PARTS void finish() {
-      while (done < kUnits) (*this)();
-    }
-  };
-
-  float* scores_of(int strip) { return scores + strip % 2 * 4 * kTileSums; }
+  float* scores_of(int strip) { return scores + int64_t{strip} * 4 * kTileSums; }
   uint16_t* weights_of(int strip) { return weights + int64_t{strip} * 2 * kPartsSize; }
 
-  /// Scores of a strip become the parts of weights, four keys of sixteen queries in a step: two of each half of the
-  /// block.
-  template <bool kMasked>
-  struct Weights {
-    static constexpr int kSteps = kKeyBlock / 2;
-
-    const float* scores;
-    uint16_t* to;
-    __m512i limit[2];  ///< keys of the block that a query may see
-    __m512 offset[2], sum[2][2];
-    int step = 0;   ///< that comes next
-    int turns = 1;  ///< that all steps are shared out to
-    int due = 0;    ///< shares of a step
-
-    /// What is due in a turn.
-    [[gnu::noinline]] ETIR_PARTS void operator()() {
-      due += kSteps;
-      const __m512 log2e = _mm512_set1_ps(etir::detail::kLog2E);
-      for (; due >= turns && step < kSteps; ++step, due -= turns) {
-        const int tile = step * 2 / kTileRows, first = step * 2 % kTileRows;
-        __m512 weight[4];
-        __mmask16 seen[4];
-        ETIR_UNROLL
-        for (int k = 0; k < 4; ++k) {
-          const int key = first + k / 2 + k % 2 * kTileRows;
-          const float* const from = scores + (tile * kKeyBlock + key) * kTileRows;
-          weight[k] = _mm512_fmsub_ps(_mm512_load_ps(from), log2e, offset[tile]);
-          seen[k] = 0xffff;
-          if constexpr (kMasked) seen[k] = _mm512_cmpgt_epi32_mask(limit[tile], _mm512_set1_epi32(key));
-        }
-        powers_of_two(seen, weight);
-        uint16_t* const parts = to + tile * kPartsSize + first * kTileDepth;
-        ETIR_UNROLL
-        for (int k = 0; k < 2; ++k) {
-          sum[tile][k] = _mm512_add_ps(sum[tile][k], _mm512_add_ps(weight[2 * k], weight[2 * k + 1]));
-          split<false>(weight[2 * k], weight[2 * k + 1], parts + k * kTileDepth);
-        }
-      }
-    }
-  };
-
   /// Finds what the weights of a strip will be relative to, and by what the sums so far are to be multiplied for that.
-  template <bool kMasked>
-  ETIR_PARTS Weights<kMasked> begin(int strip, int64_t at) {
-    Weights<kMasked> weigh;
+  ETIR_PARTS void begin(int strip, int64_t at) {
+    WeightSteps weigh;
     weigh.scores = scores_of(strip);
     weigh.to = weights_of(strip);
+    weigh.masked = limits[strip * kStrip] < at + kKeyBlock;
     for (int t = 0; t < 2; ++t) {
       const int row = strip * kStrip + t * kTileRows;
       const float* const score = weigh.scores + t * 2 * kTileSums;
@@ -422,9 +351,8 @@ class TileAttention {
       __m512 most[2] = {before, before};
       ETIR_UNROLL
       for (int j = 0; j < kKeyBlock; ++j) {
-        const __m512 now = _mm512_load_ps(score + j * kTileRows);
-        const __mmask16 seen = kMasked ? _mm512_cmpgt_epi32_mask(limit, _mm512_set1_epi32(j)) : 0xffff;
-        most[j % 2] = _mm512_mask_max_ps(most[j % 2], seen, most[j % 2], now);
+        const __mmask16 seen = _mm512_cmpgt_epi32_mask(limit, _mm512_set1_epi32(j));
+        most[j % 2] = _mm512_mask_max_ps(most[j % 2], seen, most[j % 2], _mm512_load_ps(score + j * kTileRows));
       }
       // Weights are at most e^4: nothing is rescaled for less.
       const __m512 highest = _mm512_maskz_max_ps(0xffff, most[0], most[1]);
@@ -432,15 +360,15 @@ class TileAttention {
       const __m512 log2e = _mm512_set1_ps(etir::detail::kLog2E);
       const __m512 now = _mm512_mask_mov_ps(before, rises, highest);
       _mm512_storeu_ps(shift + row, now);
-      weigh.limit[t] = limit;
-      weigh.offset[t] = _mm512_mul_ps(now, log2e);
-      weigh.sum[t][0] = weigh.sum[t][1] = _mm512_setzero_ps();
       const __mmask16 all[1] = {0xffff};
       __m512 by[1] = {_mm512_mul_ps(_mm512_sub_ps(before, now), log2e)};
       powers_of_two(all, by);
       _mm512_storeu_ps(factor + row, by[0]);
+      weigh.limit[t] = limit;
+      weigh.offset[t] = _mm512_mul_ps(now, log2e);
+      weigh.sum[t][0] = weigh.sum[t][1] = _mm512_setzero_ps();
     }
-    return weigh;
+    weighing[strip] = weigh;
   }
 
   /// Writes the results.
@@ -495,8 +423,8 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
   const int64_t others = task.batches * task.key.heads * groups;
   // As many positions as there is room for, but enough tasks for threads to share them evenly; whole strips.
   const int64_t share = max64(task.query.positions * heads * others / kTasks, kLeast);
-  const int64_t strips = (share + TileAttention::kStrip - 1) / TileAttention::kStrip;
-  const int64_t some = max64(min64(strips * TileAttention::kStrip, room) / heads, 1);
+  const int64_t strips = (share + kStrip - 1) / kStrip;
+  const int64_t some = max64(min64(strips * kStrip, room) / heads, 1);
   const int64_t blocks = (task.query.positions + some - 1) / some;
   ctx.parallel_for(others * blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {

@@ -110,8 +110,6 @@ ETIR_PARTS inline void split(__m512 first, __m512 second, uint16_t* to) {
   }
 }
 
-namespace detail {
-
 #define ETIR_TILE_MULTIPLY(sum, x, w) asm volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::: "memory")
 
 /// Registers 0 to 3 are sums, 4 and 5 left operands, 6 and 7 right ones.
@@ -131,8 +129,6 @@ ETIR_PARTS inline void multiply_four() {
 }
 
 #undef ETIR_TILE_MULTIPLY
-
-}  // namespace detail
 
 /// Two operands on each side, all of `steps` steps of the depth: kPartsSize numbers each.
 struct PartsProduct {
@@ -159,24 +155,24 @@ ETIR_PARTS inline void multiply_parts(const PartsProduct& product, float* sums, 
   const uint16_t *upper = product.upper, *lower = product.lower, *left = product.left, *right = product.right;
   for (int s = 0; s < product.steps; ++s) {
     // Parts (left, right) 0 2, 0 1, 1 1, 1 0, 2 0, 0 0: from one to the next, one side stays.
-    detail::load_left(upper, lower);
-    detail::load_right(left + 2 * kPartSize, right + 2 * kPartSize);
-    detail::multiply_four();
+    load_left(upper, lower);
+    load_right(left + 2 * kPartSize, right + 2 * kPartSize);
+    multiply_four();
     between();
-    detail::load_right(left + kPartSize, right + kPartSize);
-    detail::multiply_four();
+    load_right(left + kPartSize, right + kPartSize);
+    multiply_four();
     between();
-    detail::load_left(upper + kPartSize, lower + kPartSize);
-    detail::multiply_four();
+    load_left(upper + kPartSize, lower + kPartSize);
+    multiply_four();
     between();
-    detail::load_right(left, right);
-    detail::multiply_four();
+    load_right(left, right);
+    multiply_four();
     between();
-    detail::load_left(upper + 2 * kPartSize, lower + 2 * kPartSize);
-    detail::multiply_four();
+    load_left(upper + 2 * kPartSize, lower + 2 * kPartSize);
+    multiply_four();
     between();
-    detail::load_left(upper, lower);
-    detail::multiply_four();
+    load_left(upper, lower);
+    multiply_four();
     between();
     upper += kPartsSize, lower += kPartsSize, left += kPartsSize, right += kPartsSize;
   }

@@ -1,0 +1,149 @@
+// What attention with AMX does on vectors of 512 bits while tiles are multiplied: scores become weights, and sums of
+// blocks are added up. Each is a function to be called between products (multiply_parts() in bf16_parts.h), which does
+// a part of it every time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/llm/bf16_parts.h"
+#include "kernels/util/vector_math.h"
+
+#if ETIR_TILES
+
+namespace etir::llm {
+
+constexpr int kKeyBlock = 2 * kTileRows;  ///< keys at a time
+constexpr int kStrip = 2 * kTileRows;     ///< queries at a time
+static_assert(kKeyBlock == kTileDepth, "weights of a block are one step of the depth of the second product");
+
+/// 2^x of each vector where `seen`, 0 elsewhere and for x below -100; x is at most some tens. Vectors take each step
+/// together: one alone would wait for itself.
+template <int kCount>
+ETIR_PARTS inline void powers_of_two(const __mmask16 (&seen)[kCount], __m512 (&x)[kCount]) {
+  constexpr int kDegree = 6;
+  // Minimax in [-1/2, 1/2], relative error 2e-9.
+  constexpr float kFactors[kDegree + 1] = {
+      0x1.41fbbcp-13f, 0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
+  const __m512 magic = _mm512_set1_ps(etir::detail::kRoundMagic), least = _mm512_set1_ps(-100.0f);
+  __mmask16 counts[kCount];
+  __m512 shifted[kCount], rest[kCount];
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) shifted[i] = _mm512_add_ps(x[i], magic);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) counts[i] = _mm512_mask_cmp_ps_mask(seen[i], x[i], least, _CMP_GT_OQ);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(shifted[i], magic);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(x[i], rest[i]);
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) x[i] = _mm512_set1_ps(kFactors[0]);
+  ETIR_UNROLL
+  for (int k = 1; k <= kDegree; ++k) {
+    ETIR_UNROLL
+    for (int i = 0; i < kCount; ++i) x[i] = _mm512_fmadd_ps(x[i], rest[i], _mm512_set1_ps(kFactors[k]));
+  }
+  ETIR_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted[i]), 23);
+    x[i] = _mm512_castsi512_ps(_mm512_maskz_add_epi32(counts[i], _mm512_castps_si512(x[i]), exponent));
+  }
+}
+
+/// Scores of a strip, [16 queries][key][query], become the parts of weights, four keys of sixteen queries in a step:
+/// two of each half of the block. The steps are shared out evenly to turns.
+class WeightSteps {
+ public:
+  const float* scores = nullptr;
+  uint16_t* to = nullptr;
+  __m512i limit[2];    ///< keys of the block that a query may see
+  bool masked = true;  ///< whether they are not all
+  __m512 offset[2];    ///< what weights are relative to, times log2(e)
+  __m512 sum[2][2];    ///< of the weights
+
+  /// From now on `steps` are done in `count` turns.
+  void share(int steps, int count) { share_ = steps, turns_ = count, due_ = 0; }
+  int left() const { return kSteps - step_; }
+
+  ETIR_PARTS void operator()() {
+    due_ += share_;
+    int now = 0;
+    for (; due_ >= turns_; due_ -= turns_) ++now;
+    masked ? go<true>(now) : go<false>(now);
+  }
+  ETIR_PARTS void finish() { masked ? go<true>(left()) : go<false>(left()); }
+
+ private:
+  static constexpr int kSteps = kKeyBlock / 2;
+
+  template <bool kMasked>
+  [[gnu::noinline]] ETIR_PARTS void go(int steps) {
+    const int end = std::min(step_ + steps, kSteps);
+    const __m512 log2e = _mm512_set1_ps(etir::detail::kLog2E);
+    for (; step_ < end; ++step_) {
+      const int tile = step_ * 2 / kTileRows, first = step_ * 2 % kTileRows;
+      __m512 weight[4];
+      __mmask16 seen[4];
+      ETIR_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        const int key = first + k / 2 + k % 2 * kTileRows;
+        const float* const from = scores + (tile * kKeyBlock + key) * kTileRows;
+        weight[k] = _mm512_fmsub_ps(_mm512_load_ps(from), log2e, offset[tile]);
+        seen[k] = 0xffff;
+        if constexpr (kMasked) seen[k] = _mm512_cmpgt_epi32_mask(limit[tile], _mm512_set1_epi32(key));
+      }
+      powers_of_two(seen, weight);
+      uint16_t* const parts = to + tile * kPartsSize + first * kTileDepth;
+      ETIR_UNROLL
+      for (int k = 0; k < 2; ++k) {
+        sum[tile][k] = _mm512_add_ps(sum[tile][k], _mm512_add_ps(weight[2 * k], weight[2 * k + 1]));
+        split<false>(weight[2 * k], weight[2 * k + 1], parts + k * kTileDepth);
+      }
+    }
+  }
+
+  int step_ = 0, share_ = 0, turns_ = 1, due_ = 0;
+};
+
+/// Adds the sums of a block, four registers, to those of the blocks before, which are rescaled. A block is summed by
+/// itself, since much is rounded off where small products are added to a large sum.
+class BlockSums {
+ public:
+  BlockSums() = default;
+  /// Two registers of sixteen queries each go to two of `left` and two of `right`. `factors` of the queries are for
+  /// what is there; without them nothing is.
+  BlockSums(const float* sums, float* left, float* right, const float* factors)
+      : from_(sums), to_{left, right}, factors_(factors), done_(0) {}
+
+  ETIR_PARTS void operator()() {
+    if (done_ == kRegisters) return;
+    float* const to = to_[done_ / 2] + done_ % 2 * kTileSums;
+    const float* const from = from_ + done_ * kTileSums;
+    if (factors_ == nullptr) {
+      ETIR_UNROLL
+      for (int i = 0; i < kTileSums; i += kTileRows) _mm512_store_ps(to + i, _mm512_load_ps(from + i));
+    } else {
+      const __m512 by = _mm512_loadu_ps(factors_ + done_ / 2 * kTileRows);
+      ETIR_UNROLL
+      for (int i = 0; i < kTileSums; i += kTileRows) {
+        _mm512_store_ps(to + i, _mm512_fmadd_ps(_mm512_load_ps(to + i), by, _mm512_load_ps(from + i)));
+      }
+    }
+    ++done_;
+  }
+  ETIR_PARTS void finish() {
+    while (done_ < kRegisters) (*this)();
+  }
+
+ private:
+  static constexpr int kRegisters = 4;
+
+  const float* from_ = nullptr;
+  float* to_[2] = {nullptr, nullptr};
+  const float* factors_ = nullptr;
+  int done_ = kRegisters;
+};
+
+}  // namespace etir::llm
+
+#endif
