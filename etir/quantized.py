@@ -53,6 +53,7 @@ from etir.quantization.ranges import is_onnx, read_ranges
 from etir.quantization.recipes import Recipe, recipe_of
 from etir.quantization.report import QuantizationReport
 from etir.quantization.samples import Calibration, samples_of
+from etir.quantization.unseen import leave_unseen
 from etir.quantization.weights import BLOCK
 from etir.recording import Detail
 
@@ -170,11 +171,11 @@ def quantize_program(
     needs["smoothing"] = smooth is not None
     for what in (what for what, is_needed in needs.items() if is_needed and not samples):
         raise E1503.error(f"{what} needs to see inputs")
-    unseen = [f"'{m.sym_name.data}'" for m in methods(module) if m.sym_name.data != METHOD]
-    if how.activations and unseen:
+    others = [f"'{m.sym_name.data}'" for m in methods(module) if m.sym_name.data != METHOD]
+    if how.activations and others:
         raise E1503.error(
             f"'{recipe}' needs to see inputs of every method, and calibration runs '{METHOD}' alone: "
-            f"{', '.join(unseen)} would stay without scales",
+            f"{', '.join(others)} would stay without scales",
             help="quantize a program of that method alone, or take a recipe without calibration",
         )
     ctx = EtContext(dialects=backend_dialects())
@@ -202,6 +203,7 @@ def quantize_program(
     def loss(on: ModuleOp) -> float | None:
         """dB of a module that is quantized for a few samples."""
         observe(on, samples[:FEW])
+        leave_unseen(on)
         stored = on.clone()
         run(stored, MaterializeQuantizationPass(keep=True))
         return measure(on, stored, samples[:FEW])[1]
@@ -216,6 +218,11 @@ def quantize_program(
     if ranges is not None:
         told, weights = read_ranges(ranges, module, activations=how.activations, seen=bool(samples))
         notes.append(told)
+    unseen = leave_unseen(module) if samples else 0
+    if unseen:
+        _check_marked(module)
+        some = "1 operator that no sample ran stays" if unseen == 1 else f"{unseen} operators that no sample ran stay"
+        notes.append(f"{some} float32: give inputs that take every branch")
     if budget is not None:
         notes.append(str(search_precision(module, samples, budget, metric, METHOD)))
     reference = module.clone()

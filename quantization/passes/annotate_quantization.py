@@ -34,7 +34,7 @@ from fnmatch import fnmatchcase
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, UnitAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.conditions import is_constant
@@ -100,7 +100,7 @@ class AnnotateQuantizationPass(Pass):
                     may_be_float.append(op)
             for op in may_be_float:
                 observe = result_of(op)
-                if observe is not None and not _read_as_integers(observe.result):
+                if observe is not None and not read_as_integers(observe.result):
                     observe.attributes[FLOAT] = UnitAttr()
 
     def _annotate(self, op: EdgeOp, rows: list[QuantizedRow]) -> QuantizedRow | None:
@@ -208,23 +208,33 @@ def _at_hand(value: SSAValue) -> bool:
     return isinstance(owner, EdgeOp) and owner.op_name in JOINS | {PAD} and all(map(_at_hand, owner.operands))
 
 
-def _read_as_integers(value: SSAValue) -> bool:
+def read_as_integers(value: SSAValue) -> bool:
     """Whether an operator computes on the integers of a value, or a pool chooses among them, moved or joined."""
     return any(_reads_integers(use.operation) for use in value.uses)
 
 
 def _reads_integers(user: Operation) -> bool:
     if isinstance(user, ObserveOp):
-        return _read_as_integers(user.result)
+        return read_as_integers(user.result)
     if not isinstance(user, EdgeOp):
         return False
     if INTEGERS in user.attributes or user.op_name in CHOOSES:
         return True
-    return user.op_name in MOVES | JOINS | {PAD} and any(map(_read_as_integers, user.results))
+    return user.op_name in MOVES | JOINS | {PAD} and any(map(read_as_integers, user.results))
+
+
+def made_of_integers(observe: ObserveOp) -> bool:
+    """Whether what is observed is the result of an operator that computes on integers, clamps aside."""
+    maker = observe.input.owner
+    while isinstance(maker, EdgeOp) and maker.op_name in CLAMPS and INTEGERS not in maker.attributes:
+        maker = maker.operands[0].owner
+    return isinstance(maker, EdgeOp) and INTEGERS in maker.attributes
 
 
 def _observed(value: SSAValue, before: Operation) -> SSAValue:
-    """``value`` observed: it is already, or for those that compute on integers alone."""
+    """``value`` observed: it is already, or for those that compute on integers alone. The observer stands where it
+    reaches all others that read the value, whichever of them is annotated first.
+    """
     if _is_stored(value):
         return value
     known = next((use.operation for use in value.uses if isinstance(use.operation, ObserveOp)), None)
@@ -232,8 +242,19 @@ def _observed(value: SSAValue, before: Operation) -> SSAValue:
         return known.result
     observe = ObserveOp(value)
     observe.location = before.location
-    Rewriter.insert_op(observe, InsertPoint.before(before) if isinstance(value.owner, Operation) else _start(value))
+    Rewriter.insert_op(observe, _before_readers(value) if isinstance(value.owner, Operation) else _start(value))
     return observe.result
+
+
+def _before_readers(value: SSAValue) -> InsertPoint:
+    """Before the first operation of the block of ``value`` that reads it, itself or in a region."""
+    owner = cast(Operation, value.owner)
+    block = cast(Block, owner.parent)
+    readers = {block.find_ancestor_op_in_block(use.operation) for use in value.uses}
+    after = owner.next_op
+    while after is not None and after not in readers:
+        after = after.next_op
+    return InsertPoint.after(owner) if after is None else InsertPoint.before(after)
 
 
 def _is_stored(value: SSAValue) -> bool:

@@ -122,3 +122,22 @@ func.func @outputs(%x: tensor<2x32xf32>) -> tensor<4x2xf32> {
   %t = edge.aten.permute_copy.default(%r, dims = [1, 0]) : (tensor<2x4xf32>) -> tensor<4x2xf32>
   func.return %t : tensor<4x2xf32>
 }
+
+// -----
+
+// A sum that stands before the layer reads the same observed value.
+
+et.weight @w : tensor<32x32xf32> = #et.synthetic<seed = 1>
+
+// CHECK-LABEL: func.func @sum_first
+func.func @sum_first(%x: tensor<2x32xf32>) -> (tensor<2x32xf32>, tensor<2x32xf32>) {
+  // CHECK: %[[H:.*]] = edge.aten.sin.default
+  // CHECK: %[[O:.*]] = quant.observe %[[H]]
+  // CHECK: edge.aten.add.Tensor(%[[O]], %[[O]]) {quant.integers}
+  // CHECK: edge.aten.linear.default(%[[O]], %w)
+  %w = et.get_weight @w : tensor<32x32xf32>
+  %h = edge.aten.sin.default(%x) : (tensor<2x32xf32>) -> tensor<2x32xf32>
+  %a = edge.aten.add.Tensor(%h, %h) : (tensor<2x32xf32>, tensor<2x32xf32>) -> tensor<2x32xf32>
+  %l = edge.aten.linear.default(%h, %w) : (tensor<2x32xf32>, tensor<32x32xf32>) -> tensor<2x32xf32>
+  func.return %a, %l : tensor<2x32xf32>, tensor<2x32xf32>
+}
