@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "kernels/llm/attention.h"
+#include "kernels/llm/wide_rows.h"
 #include "kernels/util/gemm.h"
 #include "kernels/util/vector_math.h"
 
@@ -17,19 +18,20 @@ namespace etir::llm {
 
 #if ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
 
-/// Queries [first, first + count) of one head. kWidth: the most elements of a vector; kDirect: all tensors are float.
-template <int kVectors, int kWidth, bool kDirect>
+/// Queries [first, first + count) of one head. kWidth: the most elements of a vector; kDirect: all tensors are float;
+/// kWide: vectors of registers have 512 bits.
+template <int kVectors, int kWidth, bool kDirect, bool kWide>
 struct PanelAttention {
-  static constexpr int kLanes = Vector<float>::kLanes, kPanel = kVectors * kLanes;
+  static constexpr int kLanes = kWide ? 16 : Vector<float>::kLanes, kPanel = kVectors * kLanes;
   static constexpr int kBlock = kDirect ? 64 : 16;  ///< keys at a time
   static constexpr float kNever = -std::numeric_limits<float>::infinity();
 
   const Attention& task;
   int64_t batch, head, first;
   int count;
-  float queries[kWidth * kPanel];
-  float scores[kBlock * kPanel];
-  float largest[kPanel], total[kPanel], rescale[kPanel];
+  alignas(64) float queries[kWidth * kPanel];
+  alignas(64) float scores[kBlock * kPanel];
+  alignas(64) float largest[kPanel], total[kPanel], rescale[kPanel];
   float converted[kDirect ? 1 : kBlock * kWidth];
   float sums[kDirect ? 1 : kPanel * kWidth];
 
@@ -57,21 +59,57 @@ struct PanelAttention {
       const int keys = static_cast<int>(min64(kBlock, end - at));
       int64_t row = 0;
       const float* key = rows_of(task.key, at, keys, key_head, &row);
-      multiply_rows<(kVectors > 1 ? 4 : 8), kVectors, false>(
-          key, row, 1, queries, kPanel, static_cast<int>(task.query.dim), keys, scores, kPanel, false);
-      weigh(at, keys);
+      multiply_scores(key, row, keys);
+      weigh_block(at, keys);
       if (at > 0) rescale_sums(to, to_row);
       const float* value = rows_of(task.value, at, keys, key_head, &row);
-      int64_t d = 0;
-      for (; d + 2 * kLanes <= task.query.dim; d += 2 * kLanes) {
-        multiply_rows<6, 2, true>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, at > 0);
-      }
-      for (; d < task.query.dim; d += kLanes) {
-        multiply_rows<6, 1, true>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, at > 0);
-      }
+      multiply_values(value, row, keys, to, to_row, at > 0);
     }
     finish(to, to_row);
   }
+
+  void multiply_scores(const float* key, int64_t row, int keys) {
+    const int dim = static_cast<int>(task.query.dim);
+#if ETIR_WIDE
+    if constexpr (kWide)
+      return multiply_rows_wide<(kVectors > 1 ? 8 : 16), kVectors>(key, row, 1, queries, kPanel, dim, keys, scores,
+                                                                   kPanel, false);
+#endif
+    multiply_rows<(kVectors > 1 ? 4 : 8), kVectors, false>(key, row, 1, queries, kPanel, dim, keys, scores, kPanel,
+                                                           false);
+  }
+
+  void multiply_values(const float* value, int64_t row, int keys, float* to, int64_t to_row, bool adds) {
+    const int64_t dim = task.query.dim;
+    int64_t d = 0;
+#if ETIR_WIDE
+    if constexpr (kWide) {
+      for (; d + 4 * kLanes <= dim; d += 4 * kLanes) {
+        multiply_rows_wide<6, 4>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, adds);
+      }
+      for (; d < dim; d += kLanes) {
+        multiply_rows_wide<12, 1>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, adds);
+      }
+      return;
+    }
+#endif
+    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
+      multiply_rows<6, 2, true>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, adds);
+    }
+    for (; d < dim; d += kLanes) {
+      multiply_rows<6, 1, true>(scores, 1, kPanel, value + d, row, keys, count, to + d, to_row, adds);
+    }
+  }
+
+  void weigh_block(int64_t at, int keys) {
+#if ETIR_WIDE
+    if constexpr (kWide) return weigh_wide(at, keys);
+#endif
+    weigh(at, keys);
+  }
+#if ETIR_WIDE
+  [[gnu::flatten]] ETIR_AVX512 void weigh_wide(int64_t at, int keys) { weigh(at, keys); }
+#endif
 
   /// Queries as columns, with the scale.
   void pack() {
@@ -108,7 +146,7 @@ struct PanelAttention {
         for (int64_t j = max64(limit(q) - at, 0); j < keys; ++j) scores[j * kPanel + q] = kNever;
       }
     }
-    float most[kPanel], sum[kPanel];
+    alignas(64) float most[kPanel], sum[kPanel];
     for (int q = 0; q < kPanel; ++q) most[q] = largest[q], sum[q] = 0;
     for (int j = 0; j < keys; ++j) {
       const float* row = scores + j * kPanel;
@@ -152,20 +190,40 @@ struct PanelAttention {
   }
 };
 
-template <int kVectors, int kWidth, bool kDirect>
+template <int kVectors, int kWidth, bool kDirect, bool kWide>
 void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
-  using Panel = PanelAttention<kVectors, kWidth, kDirect>;
+  using Panel = PanelAttention<kVectors, kWidth, kDirect, kWide>;
   for (int64_t done = 0; done < count; done += Panel::kPanel) {
     Panel panel(task, batch, head, first + done, count - done);
     panel.run();
   }
 }
 
+inline bool has_wide_panels() {
+#if ETIR_WIDE
+  return has_avx512();
+#else
+  return false;
+#endif
+}
+
 /// Queries [first, first + count) of one head.
 inline void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
-  if (task.query.tensor->dtype != ScalarType::Float) return run_panels<1, 256, false>(task, batch, head, first, count);
-  if (task.query.dim > 128) return run_panels<1, 256, true>(task, batch, head, first, count);
-  run_panels<3, 128, true>(task, batch, head, first, count);
+  const int64_t dim = task.query.dim;
+  if (task.query.tensor->dtype != ScalarType::Float) {
+    return run_panels<1, 256, false, false>(task, batch, head, first, count);
+  }
+#if ETIR_WIDE
+  if (dim <= 128 && dim % kWideLanes == 0 && has_wide_panels()) {
+    // The last queries of a task take a panel that is as wide as they need.
+    const int64_t rest = count % (3 * kWideLanes), whole = rest > 2 * kWideLanes ? count : count - rest;
+    run_panels<3, 128, true, true>(task, batch, head, first, whole);
+    if (count - whole > kWideLanes) return run_panels<2, 128, true, true>(task, batch, head, first + whole, rest);
+    return run_panels<1, 128, true, true>(task, batch, head, first + whole, count - whole);
+  }
+#endif
+  if (dim > 128) return run_panels<1, 256, true, false>(task, batch, head, first, count);
+  run_panels<3, 128, true, false>(task, batch, head, first, count);
 }
 
 /// Whether queries are many, and of the form that panels are for.
@@ -177,14 +235,14 @@ inline bool takes_panels(const Attention& task) {
 
 /// Attention of many queries; false where they are not for panels.
 inline bool run_panels(KernelContext& ctx, const Attention& task) {
-  constexpr int64_t kSome = 3 * Vector<float>::kLanes;  // queries of a task: of the widest panel
   if (!takes_panels(task)) return false;
-  const int64_t blocks = (task.query.positions + kSome - 1) / kSome;
+  const int64_t some = 3 * (has_wide_panels() ? 16 : Vector<float>::kLanes);  // queries of a task: of the widest panel
+  const int64_t blocks = (task.query.positions + some - 1) / some;
   ctx.parallel_for(task.batches * task.query.heads * blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
-      const int64_t first = index % blocks * kSome;
+      const int64_t first = index % blocks * some;
       run_panels(task, index / blocks / task.query.heads, index / blocks % task.query.heads, first,
-                 min64(kSome, task.query.positions - first));
+                 min64(some, task.query.positions - first));
     }
   });
   return true;

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -16,73 +14,18 @@ from etir.llm.passes.pipeline import language_model_passes
 from etir.lowering.import_fx import import_program
 from etir.passes.infra.manager import run_pipeline
 
-from etir_testing.runtime import builds
-from etir_testing.runtime.kernels import Kernels, manifest
-
-
-def variant(flags: str) -> Kernels:
-    names = [name for name, row in manifest().items() if row["family"] == "llm"]
-    defines = {"ETIR_ONLY_OPS": builds.selection(names), "ETIR_ISAS": "", "CMAKE_CXX_FLAGS": flags}
-    folder = builds.build(builds.preset_of_tests(), "etir_kernel_test", defines=defines)
-    (found,) = (folder / "runtime" / "testing").glob("libetir_kernel_test.*")
-    return Kernels(found)
+from etir_testing.runtime.attention import Case, attention_kernels
+from etir_testing.runtime.kernels import Kernels
 
 
 @pytest.fixture(scope="module")
 def panels() -> Kernels:
-    if "avx2" not in Path("/proc/cpuinfo").read_text().split():
-        pytest.skip("the processor has no AVX2")
-    return variant("-march=x86-64-v3 -DETIR_TILES=0")
+    return attention_kernels("avx512")
 
 
 @pytest.fixture(scope="module")
 def tiles() -> Kernels:
-    if "amx_bf16" not in Path("/proc/cpuinfo").read_text().split():
-        pytest.skip("the processor has no AMX for bfloat16")
-    return variant("-march=x86-64-v3")
-
-
-class Case:
-    """Inputs of an attention that ends at the last query's position, and what comes out of it in double."""
-
-    def __init__(
-        self,
-        queries: int,
-        heads: int,
-        key_heads: int,
-        dim: int,
-        start: int,
-        *,
-        batch: int = 1,
-        causal: bool = True,
-        scale: float | None = None,
-        factors: tuple[float, float, float] = (1, 1, 1),
-        seed: int = 0,
-    ):
-        random = torch.Generator().manual_seed(seed)
-        keys = start + queries
-        self.query = torch.randn(batch, queries, heads, dim, generator=random) * factors[0]
-        self.key = torch.randn(batch, keys, key_heads, dim, generator=random) * factors[1]
-        self.value = torch.randn(batch, keys, key_heads, dim, generator=random) * factors[2]
-        self.start, self.causal, self.scale = start, causal, scale
-
-    def run(self, kernels: Kernels, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        query, key, value = (t.to(dtype) for t in (self.query, self.key, self.value))
-        arguments = [query, key, value, self.start, None, 0.0, self.causal, self.scale]
-        found: torch.Tensor = kernels.call("llama::custom_sdpa.out", arguments, [query])[0]
-        return found
-
-    def wanted(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        q, k, v = (t.to(dtype).double().transpose(1, 2) for t in (self.query, self.key, self.value))
-        k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(self.start) if self.causal else None
-        result = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale)
-        return result.transpose(1, 2)
-
-    def error(self, kernels: Kernels) -> float:
-        """The largest difference, over the largest magnitude."""
-        wanted = self.wanted()
-        return float((self.run(kernels) - wanted).abs().max() / wanted.abs().max())
+    return attention_kernels("amx")
 
 
 CASES = {
