@@ -14,12 +14,13 @@ Contracting neighbors greedily, the usual method, needs a reachability test for 
 
 That gives every operation its *earliest* level. An operation that is needed later may sit at a higher one, up to where
 its users are: a second pass, from the results backwards, moves operations to the level where the fewest bytes cross a
-boundary. The number of partitions does not change.
+boundary, alone or with what only serves to make their operands (an expert of a mixture reads what its gate reads, and
+makes what waits for the gate). The number of partitions does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from etir.passes.delegation.graph import BlockGraph, Contraction
 
@@ -49,8 +50,11 @@ def lower_boundary(source: BlockGraph, graph: Contraction, claimed: Sequence[boo
                 touching[node].append(len(ends))
         ends.append((producer, users, value.size, value.outside))
 
+    def crossing_of(values: Iterable[int]) -> int:
+        return sum(_bytes(*ends[v], claimed, levels) for v in values)
+
     def crossing(node: int) -> int:
-        return sum(_bytes(*ends[v], claimed, levels) for v in touching[node])
+        return crossing_of(touching[node])
 
     last = max(levels, default=0)
     latest = [0] * len(levels)
@@ -70,6 +74,54 @@ def lower_boundary(source: BlockGraph, graph: Contraction, claimed: Sequence[boo
             if found < lowest:
                 best, lowest = level, found
         levels[node] = best
+        if best == earliest:
+            for level in sorted(later):
+                if _move_chain(graph, claimed, levels, node, level, touching, crossing_of):
+                    break
+
+
+LARGEST_CHAIN = 64
+"""Nodes that move together at most."""
+
+
+def _move_chain(
+    graph: Contraction,
+    claimed: Sequence[bool],
+    levels: list[int],
+    node: int,
+    level: int,
+    touching: Sequence[Sequence[int]],
+    crossing_of: Callable[[Iterable[int]], int],
+) -> bool:
+    """Move a node to a later level with what makes its operands, as far as nothing else reads that, where fewer bytes
+    cross boundaries then; of such chains the one with the fewest. Returns whether it did.
+    """
+    here = levels[node]
+    chain = {node: None}
+    best: tuple[int, list[int]] = (0, [])
+    pending = [node]
+    while pending and len(chain) < LARGEST_CHAIN:
+        ready = [
+            p
+            for p in dict.fromkeys(p for member in pending for p in graph.preds[member])
+            if p not in chain and claimed[p] and levels[p] == here and all(s in chain for s in graph.succs[p])
+        ]
+        pending = []
+        for p in sorted(ready, reverse=True):
+            chain[p] = None
+            pending.append(p)
+            values = dict.fromkeys(v for member in chain for v in touching[member])
+            before = crossing_of(values)
+            for member in chain:
+                levels[member] = level
+            saved = before - crossing_of(values)
+            for member in chain:
+                levels[member] = here
+            if saved > best[0]:
+                best = saved, [*chain]
+    for member in best[1]:
+        levels[member] = level
+    return bool(best[1])
 
 
 def boundary_bytes(source: BlockGraph, graph: Contraction, claimed: Sequence[bool], levels: Sequence[int]) -> int:
