@@ -81,10 +81,10 @@ def _compile(
         return _run(program, chosen, constant_methods, dump_dir, recording)
 
     def planner(options: CompileOptions, plans: PlansOnly | None) -> Program:
-        watched = (dump_dir, recording) if plans is None else (None, None)
+        watched = (dump_dir, recording) if plans is None or plans.most is not None else (None, None)
         return _run(program, options, constant_methods, *watched, plans)
 
-    return within_bound(chosen, planner)
+    return within_bound(chosen, planner, is_watched=dump_dir is not None or recording is not None)
 
 
 def _run(

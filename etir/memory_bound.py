@@ -1,86 +1,265 @@
-"""Which partitions stay with the kernels so that a program needs no more memory with its delegates than without them.
+"""What stays with the kernels so that a program needs no more memory with its delegates than without them.
 
-A backend asks for it (``Backend.keeps_memory``, ``native{arena=kernels}``). What the memory of a method is shows only
-when all of it has been planned, since a partition that is small by itself may keep tensors alive which the kernels
-would have used up. So the program is planned without these delegates, which gives the bound, and with them, without
-making code (:class:`PlansOnly`). While it needs more, the partitions that cross their boundary with most bytes are left
-to the kernels: one, two, four and so on; of the first number that is enough, those are given back that are not at the
-peak. At the end there are none, which is the program that gave the bound.
+A backend asks for it (``Backend.keeps_memory``; ``native`` does unless ``arena=free``). What the memory of a method is
+shows only when all of it has been planned, since a partition that is small by itself may keep tensors alive which the
+kernels would have used up. So the program is planned without these delegates, which gives the bound, and then compiled
+with them; code is made only where the workspaces of all delegates fit into the bound (:class:`PlansOnly`). As a rule
+that is the program.
+
+If it needs more, it is planned again, without code. Every delegate says what each of its steps needs, and the operators
+that need more than there is room for are left to the kernels: the rest of the delegate stays, before and after them.
+Boundaries move by that, so it is done again, a few times; what multiplies most is given back then where there is room.
+A backend may ask for the bound only where most of the work stays with it: if not, the program is what it would be
+without a bound, and its report says how much more it needs. Where it asks for the bound always, partitions are left,
+those that cross their boundary with most bytes first: one, two, four and so on; of the first number that is enough,
+those are given back that are not at the peak. At the end there are none, which is the program that gave the bound.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from etir.backends.api.memory import PlansOnly
+from etir.backends.api.memory import DelegateNeeds, PlansOnly
 from etir.backends.api.registry import parse_delegate
+from etir.diagnostics import EtirError
 from etir.options import CompileOptions
+from etir.passes.delegation.partition import LEFT, LEFT_PARTITION
+from etir.passes.delegation.report import DelegationReport
 from etir.program import Program
 
 Planner = Callable[[CompileOptions, PlansOnly | None], Program]
-"""Compiles the program with other options, and without code where it is given a ``PlansOnly``."""
+"""Compiles the program with other options, and without code where it is given a ``PlansOnly`` that says so."""
+MOST_ROUNDS = 6
+"""How often operators are left one after another."""
+FEW_ROUNDS = 3
+"""How often where that is not asked for whatever it costs, and how often what has been left is tried again then."""
+LEAST_SHARE = 0.75
+"""How much of the work has to stay with delegates that ask for a bound where most of it does."""
 MOST_GIVEN_BACK = 8
-"""Partitions that are tried again one by one, each of which plans the program once more."""
+"""How often something is tried again that has been left, each of which plans the program once more."""
 
 
 def keeping(options: CompileOptions) -> tuple[str, ...]:
-    """The delegates that ask for a bound, as they were written."""
+    """The delegates that ask for a bound, as they were written; none where nothing may be left to the kernels."""
+    if options.fallback == "refuse":
+        return ()
     parsed = [(text, parse_delegate(text)) for text in options.delegates]
-    return tuple(text for text, delegate in parsed if delegate.backend.keeps_memory(delegate.options))
+    return tuple(text for text, delegate in parsed if delegate.backend.keeps_memory(delegate.options) != "no")
+
+
+def memory_of(program: Program) -> dict[str, int]:
+    """Planned and temporary memory of each method."""
+    return {name: sum(memory.planned) + memory.temp for name, memory in program.runtime_memory().items()}
 
 
 def bytes_of(program: Program) -> int:
     """Planned and temporary memory of all methods."""
-    return sum(sum(memory.planned) + memory.temp for memory in program.runtime_memory().values())
+    return sum(memory_of(program).values())
 
 
-def within_bound(options: CompileOptions, planner: Planner) -> Program:
-    """The program that needs no more memory than without the delegates which ask for that."""
-    texts = keeping(options)
-    without = _without(options, texts)
-    most = bytes_of(planner(without, PlansOnly()))
-    compiled = planner(_bounded(options, texts, most, planner), None)
-    # Code may have been left to the kernels that was planned: the compiler fails, or is not there.
-    return compiled if bytes_of(compiled) <= most else planner(without, None)
+def within_bound(options: CompileOptions, planner: Planner, *, is_watched: bool = False) -> Program:
+    """The program that needs no more memory than without the delegates which ask for that.
+
+    ``is_watched`` says that somebody looks at the passes while code is made, which then happens once.
+    """
+    search = _Search(options, planner)
+    if search.most is None:
+        return planner(options, None)
+    if not is_watched:
+        plans = search.plans(max(search.most.values(), default=0))
+        program = planner(options, plans)
+        if not plans.is_above and search.fits(program):
+            return program
+        if _has_no_code(program):
+            return search.without_code(program)
+    chosen, report = search.chosen()
+    program = planner(chosen, search.plans(sys.maxsize))
+    if not search.fits(program):
+        program = search.without_code(program)
+    program.delegation = search.explained(program.delegation or report, bytes_of(program))
+    return program
 
 
-def _bounded(options: CompileOptions, texts: Sequence[str], most: int, planner: Planner) -> CompileOptions:
-    """The options with which the plan takes ``most`` bytes or less."""
-
-    def fits(left: Sequence[str]) -> tuple[bool, Program]:
-        program = planner(_leaving(options, left), PlansOnly())
-        return bytes_of(program) <= most, program
-
-    is_fine, program = fits(())
-    if is_fine:
-        return options
-    names = _partitions(program, texts)
-    count = 1
-    while not is_fine and count < len(names):
-        is_fine, _ = fits(names[:count])
-        count *= 2
-    if not is_fine:
-        return _without(options, texts)
-    left = names[: count // 2]
-    for name in left[::-1][:MOST_GIVEN_BACK] if len(left) > 1 else ():
-        fewer = [other for other in left if other != name]
-        if fits(fewer)[0]:
-            left = fewer
-    return _leaving(options, left)
-
-
-def _partitions(program: Program, texts: Sequence[str]) -> list[str]:
-    """The partitions of some delegates, those with most bytes at their boundary first."""
-    names = {parse_delegate(text).name for text in texts}
+def _has_no_code(program: Program) -> bool:
+    """Whether a delegate was left to the kernels although it was planned: the compiler fails, or is not there."""
     report = program.delegation
-    rows = [p for b in (() if report is None else report.backends) if b.name in names for p in b.partitions]
-    return [p.name for p in sorted(rows, key=lambda p: -(p.input_bytes + p.output_bytes))]
+    return report is not None and any(p.on_kernels for backend in report.backends for p in backend.partitions)
 
 
-def _leaving(options: CompileOptions, left: Sequence[str]) -> CompileOptions:
-    return replace(options, partition=replace(options.partition, leave=(*options.partition.leave, *left)))
+class _Search:
+    """What the program may need, and the options with which it needs no more."""
 
+    def __init__(self, options: CompileOptions, planner: Planner) -> None:
+        self.options, self.planner = options, planner
+        self.texts = keeping(options)
+        self.is_strict = any(d.backend.keeps_memory(d.options) == "always" for d in map(parse_delegate, self.texts))
+        self.names = {parse_delegate(text).name: None for text in self.texts}
+        self.without = replace(options, delegates=tuple(text for text in options.delegates if text not in self.texts))
+        self.known: dict[object, object] = {}
+        self.work: dict[tuple[str, ...], int] = {}
+        try:
+            self.most: dict[str, int] | None = memory_of(planner(self.without, self.plans()))
+        except EtirError:
+            self.most = None  # What the kernels cannot run at all has no bound.
 
-def _without(options: CompileOptions, texts: Sequence[str]) -> CompileOptions:
-    return replace(options, delegates=tuple(text for text in options.delegates if text not in texts))
+    def plans(self, most: int | None = None) -> PlansOnly:
+        """What a planner is given: code is made up to so many bytes, or never."""
+        return PlansOnly(most, self.known)
+
+    def without_code(self, program: Program) -> Program:
+        """The program, if its delegates may be as they are, or the one without them, which says why: with warnings and
+        report of the one that has them.
+        """
+        if self.fits(program) or not self.is_strict:
+            return program
+        plain = self.planner(self.without, None)
+        plain.delegation, plain.warnings = program.delegation, program.warnings
+        return plain
+
+    def fits(self, program: Program) -> bool:
+        """Whether a program needs no more than without the delegates."""
+        assert self.most is not None
+        return bytes_of(program) <= sum(self.most.values())
+
+    def chosen(self) -> tuple[CompileOptions, DelegationReport | None]:
+        """The options with which the program fits, and what it would be with all that was left."""
+        left: list[str] = []
+        program = None
+        for _ in range(MOST_ROUNDS if self.is_strict else FEW_ROUNDS):
+            plans = self.plans()
+            program = self.planner(self._leaving(left), plans)
+            if not self.work:
+                self._note(program, plans.needs)
+            if self.fits(program):
+                left = [*self._given_back(left)]
+                is_fine = self.is_strict or self._share(left) >= LEAST_SHARE
+                return (self._leaving(left) if is_fine else self.options), program.delegation
+            more = self._above(program, plans.needs)
+            left += more
+            if not more or (not self.is_strict and self._share(left) < LEAST_SHARE / 2):
+                break
+        assert program is not None
+        if not self.is_strict:
+            return self.options, None
+        return self._partitions(self._leaving(left) if self._rows(program) else self.options)
+
+    def _note(self, program: Program, needs: dict[str, DelegateNeeds]) -> None:
+        """How much work the operators are that are one or several steps together."""
+        for name, backend, method in self._rows(program):
+            for step in needs[name].steps if name in needs else ():
+                names = tuple(f"{method}_{backend}:{n}" for n in step.operators)
+                self.work[names] = self.work.get(names, 0) + step.work
+
+    def _share(self, left: Sequence[str]) -> float:
+        """How much of the work delegates do."""
+        gone = {*left}
+        rest = sum(work for names, work in self.work.items() if not gone & {*names})
+        return rest / max(1, sum(self.work.values()))
+
+    def _above(self, program: Program, needs: dict[str, DelegateNeeds]) -> list[str]:
+        """The operators of steps that need more than there is room for, by the names that ``leave`` has for them."""
+        assert self.most is not None
+        have = memory_of(program)
+        found: dict[str, None] = {}
+        for method, bytes in have.items():
+            rows = [
+                (name, backend, needs[name])
+                for name, backend, m in self._rows(program)
+                if m == method and name in needs
+            ]
+            over = bytes - self.most.get(method, 0)
+            if over <= 0 or not rows:
+                continue
+            room = max(need.bytes for *_, need in rows) - over
+            for _, backend, need in rows:
+                if need.bytes <= room:
+                    continue
+                highest = max((step.bytes for step in need.steps), default=0)
+                least = min(room, highest - 1)
+                for step in need.steps:
+                    if step.bytes > least:
+                        found |= dict.fromkeys(f"{method}_{backend}:{n}" for n in step.operators)
+        return list(found)
+
+    def _given_back(self, left: Sequence[str]) -> Sequence[str]:
+        """Fewer operators that are left: what multiplies most is tried again, all of it first and then by halves."""
+        heavy = sorted(
+            (names for names, work in self.work.items() if work and set(names) <= set(left)), key=self.work.__getitem__
+        )
+        pending = [heavy[::-1]] if heavy else []
+        for _ in range(MOST_GIVEN_BACK if self.is_strict else FEW_ROUNDS):
+            if not pending:
+                break
+            some = pending.pop(0)
+            again = {name for names in some for name in names}
+            fewer = [name for name in left if name not in again]
+            if self.fits(self.planner(self._leaving(fewer), self.plans())):
+                left = fewer
+            elif len(some) > 1:
+                half = len(some) // 2
+                pending += [some[:half], some[half:]]
+        return left
+
+    def _rows(self, program: Program) -> list[tuple[str, str, str]]:
+        """The partitions of the delegates: name, backend, method; those with most bytes at their boundary first."""
+        report = program.delegation
+        rows = [
+            (b, p) for b in (() if report is None else report.backends) if b.name in self.names for p in b.partitions
+        ]
+        rows.sort(key=lambda row: -(row[1].input_bytes + row[1].output_bytes))
+        return [(p.name, b.name, p.method) for b, p in rows]
+
+    def _partitions(self, options: CompileOptions) -> tuple[CompileOptions, DelegationReport | None]:
+        """The options without some partitions, as few as do."""
+        names: list[str] = []
+        report: DelegationReport | None = None
+
+        def fits(left: Sequence[str]) -> bool:
+            nonlocal names, report
+            program = self.planner(self._leaving(left, options), self.plans())
+            names, report = names or [name for name, *_ in self._rows(program)], program.delegation
+            return self.fits(program)
+
+        is_fine = fits(())
+        count = 1
+        while not is_fine and count < 2 * len(names):
+            is_fine = fits(names[:count])
+            count *= 2
+        if not is_fine:
+            return self.without, report
+        left = names[: count // 2]
+        for name in left[::-1][:MOST_GIVEN_BACK] if len(left) > 1 else ():
+            fewer = [other for other in left if other != name]
+            if fits(fewer):
+                left = fewer
+        return self._leaving(left, options), report
+
+    def _leaving(self, left: Sequence[str], options: CompileOptions | None = None) -> CompileOptions:
+        base = self.options if options is None else options
+        return replace(base, partition=replace(base.partition, leave=(*base.partition.leave, *left)))
+
+    def explained(self, report: DelegationReport | None, bytes: int) -> DelegationReport | None:
+        """The report that says what was left for the sake of memory, and how to have it; or how much more memory the
+        program needs, and how to need less.
+        """
+        if report is None or self.most is None:
+            return report
+        if bytes > (most := sum(self.most.values())):
+            how = ", ".join(d.backend.bounded_memory for d in map(parse_delegate, self.texts))
+            more = f"{bytes:,} bytes of planned and temporary memory, {bytes - most:,} more than without"
+            return replace(report, memory=f"{more}: {how} needs no more")
+        if self.options.partition.leave:
+            return report
+        backends = [
+            replace(b, rejected=[replace(r, reason=self._reason(b.name, r.reason)) for r in b.rejected])
+            for b in report.backends
+        ]
+        return replace(report, backends=backends)
+
+    def _reason(self, backend: str, reason: str) -> str:
+        if backend not in self.names or reason not in (LEFT, LEFT_PARTITION):
+            return reason
+        how = next(d.backend.more_memory for d in map(parse_delegate, self.texts) if d.name == backend)
+        return f"with it the program would need more memory than without the delegate; {how} has it"

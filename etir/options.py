@@ -40,7 +40,8 @@ class PartitionOptions:
     min_ops: int = 1
     """A partition of fewer operators is left to the next backend."""
     leave: tuple[str, ...] = ()
-    """Partitions that are left to the next backend, by their names in the report: ``forward_native_0``."""
+    """Partitions that are left to the next backend, by their names in the report: ``forward_native_0``; operators by
+    their backend and their number in the method: ``forward_native:17``."""
     split: bool = False
     """Make a partition of its own of every part that is not connected to the rest."""
     own_state: bool = False

@@ -32,7 +32,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -106,7 +106,8 @@ class Artifact:
     attribute ``external`` that the runtime half finds by name in the files beside the program. ``method_memory`` (on
     64-bit machines, ``method_memory_32`` on 32-bit ones) and ``temp_memory`` are the most bytes of each kind that the
     delegate takes on etir's runtime, for the memory report. ``files`` are what a client's build compiles, by name
-    (functions that use the same name share the file), ``linked`` what their code takes there, for the report.
+    (functions that use the same name share the file), ``linked`` what their code takes there, for the report. ``over``
+    are inputs and outputs, by number, that may be one memory: the output is written after the input has been read.
     """
 
     blob: bytes
@@ -119,6 +120,7 @@ class Artifact:
     temp_memory: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     linked: LinkedSizes | None = None
+    over: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,9 @@ class Backend(ABC):
     contiguous_boundary: ClassVar[bool] = False
     """Whether tensors cross the boundary in the default dim order only: outlining then puts copies around the call, and
     the inverse copies into the function."""
+    more_memory: ClassVar[str] = ""
+    bounded_memory: ClassVar[str] = ""
+    """What a user writes so that :meth:`keeps_memory` says ``no``, and ``always``."""
     sizes_inside: ClassVar[bool] = False
     """Whether runtime scalars that are sizes of an operator's own tensors are computed in the function, so that the
     delegate is given tensors alone."""
@@ -323,11 +328,13 @@ class Backend(ABC):
         """
         return None
 
-    def keeps_memory(self, options: Any) -> bool:
+    def keeps_memory(self, options: Any) -> Literal["no", "mostly", "always"]:
         """Whether a program may need no more planned and temporary memory with the backend's delegates than without:
-        partitions are left to the kernels until that is so.
+        operators are left to the kernels until that is so. ``mostly`` asks for that where most of the work stays with
+        the delegates, and lets those be that were left to the kernels as a whole, since no code could be made of them.
+        :attr:`more_memory` and :attr:`bounded_memory` name the options that say otherwise.
         """
-        return False
+        return "no"
 
     # --- what it makes of it ----------------------------------------------------------------------------------------
 

@@ -31,14 +31,15 @@ class NativeOptions:
     that code is made for (empty: all of the host's family). ``linked`` makes C of code and weights for the one
     processor that is named, which a client's build links (``et-compile --native-c``); the file then has neither.
     ``tune`` measures schedules: ``host``, or a file that keeps them. ``arena`` says whether a program may need more
-    memory than without the delegate (``free``), or what would need more is left to the kernels (``kernels``).
+    memory than without the delegate (``free``), or what would need more is left to the kernels (``kernels``), or that
+    where it is little of the work (``auto``; linked code has all of it then).
     """
 
     cc: str = ""
     cpus: tuple[str, ...] = ()
     linked: bool = False
     tune: str = ""
-    arena: Literal["free", "kernels"] = "free"
+    arena: Literal["auto", "kernels", "free"] = "auto"
 
 
 class NativeBackend(Backend):
@@ -51,6 +52,7 @@ class NativeBackend(Backend):
     dialect_name = "native"
     leaves_integers = True
     contiguous_boundary = True
+    more_memory, bounded_memory = "native{arena=free}", "native{arena=kernels}"
     sizes_inside = True
 
     def rows(self, options: NativeOptions) -> Sequence[Row]:
@@ -84,9 +86,11 @@ class NativeBackend(Backend):
             return all(isinstance(v.owner, (GetWeightOp, ConstantOp)) or _is_bool(v.type) for v in op.operands)
         return operator_of(op) in VIEWS
 
-    def keeps_memory(self, options: NativeOptions) -> bool:
-        """With ``arena=kernels``."""
-        return options.arena == "kernels"
+    def keeps_memory(self, options: NativeOptions) -> Literal["no", "mostly", "always"]:
+        """Unless ``arena=free`` says otherwise, or code is linked and ``arena=kernels`` does not ask for it."""
+        if options.arena == "kernels":
+            return "always"
+        return "mostly" if options.arena == "auto" and not options.linked else "no"
 
     def dialect(self) -> Dialect | None:
         """Groups of operators."""
@@ -105,11 +109,14 @@ class NativeBackend(Backend):
         """Pass ``native-group``, and what code does without to save memory. Linked code has all of it: its weights are
         in flash, and parts of images are code, which is there, too.
         """
+        from etir.backends.native.frame import Frame
+        from etir.backends.native.over import set_pairs
         from etir.backends.native.passes.native_group import group_operators
         from etir.backends.native.savings import choose_savings
 
         group_operators(outlined.func)
         if not options.linked:
+            set_pairs(outlined.func, Frame(outlined.module))
             choose_savings(outlined, options.cpus)
 
     def preprocess(self, outlined: Outlined, options: NativeOptions) -> Artifact:

@@ -23,11 +23,13 @@ from etir.backends.native.frame import Around, Frame
 from etir.backends.native.groups import ungroup
 from etir.backends.native.image import Image, flat_image
 from etir.backends.native.lowering import constant_name, lower_function, type_of
+from etir.backends.native.over import is_over, pairs_of, write_over
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
 from etir.backends.native.passes.tile_few_rows import read_as_it_lies
 from etir.backends.native.passes.tile_forward import forward_copies
 from etir.backends.native.passes.tile_inside import write_inside
+from etir.backends.native.passes.tile_order import order_steps
 from etir.backends.native.passes.tile_pieces import copy_pieces
 from etir.backends.native.passes.tile_rows import fuse_rows
 from etir.backends.native.passes.tile_scale import fold_scales
@@ -41,7 +43,7 @@ from etir.backends.native.sizes import Undecided
 from etir.backends.native.spelled_out import spell_out
 from etir.backends.native.tile import WeightOp, is_flags, shape_of
 from etir.backends.native.tune import Tuner, tuner
-from etir.backends.native.workspace import Planned, plan_both
+from etir.backends.native.workspace import Planned, needs_of, plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
@@ -149,7 +151,10 @@ def _compiled(
         func, kernels = tile_function(outlined.func, chosen[0]), kernels_of(outlined)
         planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
-    if outlined.ctx.attachments.get(PlansOnly) is not None:
+    plans = outlined.ctx.attachments.get(PlansOnly)
+    if plans is not None and not plans.makes_code(planned.bytes):
+        if plans.most is None:
+            plans.needs[outlined.name] = needs_of(func, planned)
         return _artifact(outlined, func, kernels, planned, (), frame)
     shapes = readable_shapes(outlined)
     sources: list[CSource] = []
@@ -196,6 +201,7 @@ def _artifact(
         method_memory=fallback.method_memory + OBJECT_BYTES + argument_bytes(arguments, len(weights)),
         method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + argument_bytes(arguments, len(weights), 4),
         temp_memory=fallback.temp_memory,
+        over=tuple(pair for pair in pairs_of(outlined.func) if is_over(func, pair) and kernels.is_over(pair)),
     )
 
 
@@ -233,6 +239,9 @@ def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:
     sink_fills(func)
     write_inside(func)
     copy_pieces(func)
+    pairs = pairs_of(outlined)
+    write_over(func, pairs)
+    order_steps(func, pairs)
     return func
 
 
@@ -319,7 +328,7 @@ def _weights(
 
 def kernels_of(outlined: Outlined) -> LoweredFunction:
     """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it."""
-    return LoweredFunction(for_kernels(outlined), within=True)
+    return LoweredFunction(for_kernels(outlined), within=True, over=pairs_of(outlined.func))
 
 
 def for_kernels(outlined: Outlined) -> Outlined:

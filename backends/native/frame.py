@@ -22,6 +22,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import is_static
 from etir.dialects.et.program import ReadStateOp, WriteStateOp
 from etir.dialects.et.workspace import APART
 
@@ -74,6 +75,33 @@ class Frame:
         operands = [*call.operands]
         into = [self._input(call, v) if operands.count(v) == 1 else APART for v in operands]
         return [*into, *(None if self._is_undisturbed(v) and not self._is_state(v) else APART for v in call.results)]
+
+    def over(self, name: str) -> list[tuple[int, int]]:
+        """The inputs and outputs of a function that may be one memory: an output that is the new contents of a state,
+        and an input that is the old ones, which nothing reads after the call.
+        """
+        call = self._calls.get(name)
+        found = [] if call is None else [(self._old(call, v), number) for number, v in enumerate(call.results)]
+        return [(old, number) for old, number in found if old is not None]
+
+    def _old(self, call: CallDelegateOp, value: SSAValue) -> int | None:
+        """Which input of a call has the old contents of the state that a result is stored into."""
+        stores = [op for op in _uses(value) if isinstance(op, WriteStateOp)]
+        if (
+            len(stores) != 1
+            or stores[0].value is not value
+            or stores[0].parent is not call.parent
+            or call.parent is None
+        ):
+            return None
+        symbol = stores[0].symbol
+        reads = [op.result for op in call.parent.ops if isinstance(op, ReadStateOp) and op.symbol == symbol]
+        given = [number for number, v in enumerate(call.operands) if _base_of(v) in reads]
+        if len(given) != 1 or call.operands[given[0]].type != value.type or not is_static(value.type):
+            return None
+        whole = call.operands[given[0]] in reads
+        is_last = self._stored_at(stores[0], call.parent) == self._position(call, call.parent)
+        return given[0] if whole and is_last else None
 
     def blocks(self, names: Sequence[str]) -> list[list[str]]:
         """The names of functions whose calls are all that run delegates in a block, in the order of the calls."""
@@ -162,6 +190,8 @@ class Frame:
         """
         stores = [op for op in _uses(value) if isinstance(op, WriteStateOp)]
         maker = value.owner
+        if isinstance(maker, CallDelegateOp) and self._old(maker, value) is not None:
+            return True
         if not stores or not isinstance(maker, CallDelegateOp) or maker.parent is None:
             return bool(stores)
         born = self._position(maker, maker.parent)

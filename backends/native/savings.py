@@ -5,6 +5,7 @@ are tried, what costs least time first; each that lowers the plan is kept, until
 that do so together:
 
 * ``masks``: what is made of truth values and constants alone is made again for each reader.
+* ``order``: steps are done in an order in which less is needed at once (``tile-order``).
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
 * ``over``: what an elementwise operator can write over its own operand does not go by rows with what reads it.
 * ``straight``: what is joined and then copied as a whole is written to where it is copied (``tile-forward``).
@@ -37,17 +38,23 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Outlined
-from etir.backends.native.compile import kernels_of, processors, tile_function
+from etir.backends.api.memory import PlansOnly
+from etir.backends.native.compile import free_places, kernels_of, processors, tile_function
 from etir.backends.native.dialect import GroupOp
+from etir.backends.native.frame import Around, Frame
 from etir.backends.native.functions import CUT, DIRECT, SAVES, saved
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
+from etir.dialects.et.workspace import APART
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.text import print_module
 
-QUICK = ("masks", "rows", "over", "straight", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
+QUICK = ("masks", "order", "rows", "over", "straight", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
+CHOSEN = (CUT, DIRECT, SAVES)
+"""The attributes that have the choice."""
 SLOW = ("panels", "tiles")
 """Savings that are tried before images lose their borders, and after that."""
 MOST_TRIED = 5
@@ -60,13 +67,20 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
     What cannot be lowered gets none; an error is said when code is made.
     """
     func = outlined.func
-    for name in (CUT, DIRECT, SAVES):
+    for name in CHOSEN:
         func.attributes.pop(name, None)
-    try:
-        _Choice(outlined, cpus).choose()
-    except (EtirError, Undecided):
-        for name in (CUT, DIRECT, SAVES):
-            func.attributes.pop(name, None)
+    plans = outlined.ctx.attachments.get(PlansOnly)
+    key = None if plans is None else ("savings", tuple(cpus), print_module(func))
+    if plans is None or key not in plans.known:
+        try:
+            _Choice(outlined, cpus).choose()
+        except (EtirError, Undecided):
+            for name in CHOSEN:
+                func.attributes.pop(name, None)
+        if plans is not None:
+            plans.known[key] = {name: func.attributes[name] for name in CHOSEN if name in func.attributes}
+    else:
+        func.attributes.update(plans.known[key])
 
 
 class _Choice:
@@ -76,8 +90,10 @@ class _Choice:
         self.func = outlined.func
         self.cpus = cpus
         self.is_transformed = False
+        free = free_places(outlined, Frame(outlined.module))
+        self.around: Around = [APART if place == APART else None for place in free]
         self.least = self._arena()
-        self.most = kernels_of(outlined).plan_within().size
+        self.most = kernels_of(outlined).plan_within(self.around).size
 
     def choose(self) -> None:
         """Try the savings in their order."""
@@ -157,10 +173,10 @@ class _Choice:
             self.func.attributes.update(before)
 
     def _arena(self) -> int:
-        """Bytes that code needs with its inputs and outputs."""
+        """Bytes that code needs with the inputs and outputs that may be in its workspace."""
         made = tile_function(self.func, processors(self.cpus)[0])
         self.is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
-        return plan_function(made, [None] * len(made.body.block.args))
+        return plan_function(made, self.around)
 
 
 def _readers(func: FuncOp) -> Iterator[SchemaOp]:

@@ -38,7 +38,8 @@ def stages(target: Cpu) -> str:
     """The passes between a legalized function and the text of its C."""
     return (
         f"native-to-tile{{family={target.family}}},tile-forward,tile-scale,tile-few-rows,tile-attention,"
-        f"tile-rows{{cpu={target.name}}},tile-sink,tile-inside,tile-pieces,tile-schedule{{cpu={target.name}}}"
+        f"tile-rows{{cpu={target.name}}},tile-sink,tile-inside,tile-pieces,tile-order,"
+        f"tile-schedule{{cpu={target.name}}}"
     )
 
 

@@ -12,7 +12,7 @@ from etir.backends.api.interface import Artifact, Outlined
 from etir.backends.reference.blob import write_blob
 from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
-from etir.dialects.et.instructions import InputsOp, ReturnOp
+from etir.dialects.et.instructions import CallOp, InputsOp, ReturnOp
 from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
 from etir.dialects.et.values import BufferOp
 from etir.dialects.et.workspace import APART, WITHIN, Workspace
@@ -20,14 +20,17 @@ from etir.dialects.literals import int_attr, ints_attr
 from etir.dialects.sym.ops import DimOp
 from etir.emit.runtime_memory import kernel_temp_rules, runtime_memory
 from etir.emit.to_pte import emit_program
+from etir.lowering.to_out_variant.calls import copy_call
 from etir.passes.analysis.in_place import in_place_kernels
-from etir.passes.analysis.memory_effects import memory_of
+from etir.passes.analysis.memory_effects import effects_of, memory_of, storage_of
 from etir.passes.analysis.planning.problem import Problem
 from etir.passes.analysis.workspaces import callers_of
 from etir.passes.delegation.owned import SHARED
 from etir.passes.infra.manager import run_pipeline
 
 TARGET = "etir"
+COPIES = ("aten::copy_", "aten::clone.out")
+"""Kernels that give a tensor the contents of another one, as :func:`copy_call` does."""
 OBJECT_BYTES = {8: 1024, 4: 640}
 """What the runtime half takes for itself, by the size of a pointer (``runtime/backends/reference/reference.cc``)."""
 ALIGNMENT = 16
@@ -58,11 +61,95 @@ class LoweredFunction:
     says that it will be the latter: what inputs and outputs take then counts when instructions are ordered.
     """
 
-    def __init__(self, outlined: Outlined, within: bool = False):
+    def __init__(self, outlined: Outlined, within: bool = False, over: Sequence[tuple[int, int]] = ()):
         self.outlined = outlined
         self.module = program_of(outlined)
         self._is_within = False
-        run_pipeline(EtContext(), self.module, f"{PASSES},{ORDER_WITHIN if within else ORDER}")
+        run_pipeline(EtContext(), self.module, PASSES)
+        if over:
+            self._write_all_over(over)
+        run_pipeline(EtContext(), self.module, ORDER_WITHIN if within else ORDER)
+        if over:
+            self._write_all_over(over)
+
+    def is_over(self, pair: tuple[int, int]) -> bool:
+        """Whether an output may be at the place of an input: it is written after the last read of the input."""
+        found = self._span(pair)
+        return found is not None and found[0] < found[1]
+
+    def _write_all_over(self, over: Sequence[tuple[int, int]]) -> None:
+        """Each of the pairs, whose memory is the method's around this one."""
+        into, out = self._arguments()
+        apart = {number for given, made in over for number in (given, len(into) + made)}
+        self._set_places([*into, *out], [APART if number in apart else None for number in range(len(into) + len(out))])
+        for pair in over:
+            self._write_over(pair)
+
+    def _write_over(self, pair: tuple[int, int]) -> None:
+        """Let an output be at the place of an input: from a buffer that is copied once the input has been read, where
+        it would be written before.
+        """
+        span = self._span(pair)
+        if span is None:
+            return
+        if span[0] < span[1]:
+            self._copy_early(pair, span)
+            return
+        into, out = self._arguments()
+        old, new = into[pair[0]], out[pair[1]]
+        assert old is not None and new is not None
+        last = self.method.instructions[-1]
+        buffer = BufferOp(new.result.type)
+        buffer.location = new.location
+        new.result.replace_uses_with_if(buffer.result, lambda use: use.operation is not last)
+        block = self.method.body.blocks[0]
+        block.insert_op_after(buffer, new)
+        at = max(span[0], span[2])
+        copy = copy_call(new.result, buffer.result, dynamic=False)
+        copy.location = new.location
+        block.insert_op_after(copy, self.method.instructions[at])
+
+    def _copy_early(self, pair: tuple[int, int], span: tuple[int, int, int]) -> None:
+        """Copy what becomes an output as a whole as soon as it is there and the input has been read."""
+        instructions = self.method.instructions
+        copy = instructions[span[1]]
+        if span[1] != span[2] or not isinstance(copy, CallOp) or copy.kernel.data not in COPIES:
+            return
+        ctx = EtContext()
+        new = self._arguments()[1][pair[1]]
+        source = next((v for v in effects_of(ctx, copy).reads if storage_of(v) is not new), None)
+        held = None if source is None else storage_of(source)
+        if held is None:
+            return
+        writes = [
+            number
+            for number, op in enumerate(instructions[: span[1]])
+            if not isinstance(op, InputsOp) and any(storage_of(v) is held for v in effects_of(ctx, op).writes)
+        ]
+        at = max(span[0], max(writes, default=-1))
+        if 0 <= at < span[1] - 1:
+            copy.detach()
+            self.method.body.blocks[0].insert_op_after(copy, instructions[at])
+
+    def _span(self, pair: tuple[int, int]) -> tuple[int, int, int] | None:
+        """The last instruction that reads an input, the first and the last one that write an output; None where that
+        cannot be said.
+        """
+        into, out = self._arguments()
+        old, new = into[pair[0]], out[pair[1]]
+        if old is None or new is None or len(self.method.body.blocks) > 1:
+            return None
+        reads, writes = [-1], list[int]()
+        ctx = EtContext()
+        for number, op in enumerate(self.method.instructions):
+            if isinstance(op, (InputsOp, ReturnOp)):
+                continue
+            effects = effects_of(ctx, op)
+            if any(storage_of(value) is old for value in effects.reads):
+                reads.append(number)
+            if any(storage_of(value) is new for value in effects.writes):
+                writes.append(number)
+        return (max(reads), min(writes), max(writes)) if writes else None
 
     @property
     def method(self) -> MethodOp:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import StringAttr, TensorType, UnknownLoc
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr, TensorType, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
@@ -25,7 +25,7 @@ from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, MoveOp
 from etir.dialects.et.layout import Dim, dims_of, is_static, order_of, tensor_type
 from etir.dialects.et.origin import handed_on, of_result
-from etir.dialects.et.payloads import DelegateOp
+from etir.dialects.et.payloads import OVER, DelegateOp
 from etir.dialects.et.program import (
     ConstantOp,
     GetWeightOp,
@@ -436,11 +436,22 @@ class MethodLowering:
         arguments = [*operands, *outs, *self.workspaces[name]]
         self.emit(DelegateCallOp(name, (OPERAND,) * len(arguments), arguments), op)
 
-    def _workspace(self, op: CallDelegateOp) -> list[SSAValue]:
-        """The buffer that a delegate works in, one for all of its calls; nothing for most delegates."""
+    def written_over(self, op: CallDelegateOp) -> list[tuple[int, int]]:
+        """The inputs and outputs of a delegate that may be one memory."""
+        delegate = self._called(op)
+        found = None if delegate is None else delegate.attributes.get(OVER)
+        rows = found.data if isinstance(found, ArrayAttr) else ()
+        return [(row.get_values()[0], row.get_values()[1]) for row in rows if isinstance(row, DenseArrayBase)]
+
+    def _called(self, op: CallDelegateOp) -> DelegateOp | None:
         module = self.func.parent_op()
         delegate = None if module is None else SymbolTable.lookup_symbol(module, op.callee)
-        found = workspace_of(delegate.compile_specs) if isinstance(delegate, DelegateOp) else None
+        return delegate if isinstance(delegate, DelegateOp) else None
+
+    def _workspace(self, op: CallDelegateOp) -> list[SSAValue]:
+        """The buffer that a delegate works in, one for all of its calls; nothing for most delegates."""
+        delegate = self._called(op)
+        found = None if delegate is None else workspace_of(delegate.compile_specs)
         return [] if found is None else [self.define(BufferOp(tensor_type(ui8, [found.size])), op)]
 
 

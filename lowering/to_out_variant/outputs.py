@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Block, SSAValue
 
+from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.instructions import ReturnOp
 from etir.dialects.et.layout import is_static
@@ -34,6 +35,13 @@ def find_destinations(lowering: MethodLowering, block: Block) -> None:
     places = positions_in(block)
     for store, value, old in stores_of(block):
         producer = value.owner
+        if isinstance(producer, CallDelegateOp) and producer.parent is block and value not in lowering.destinations:
+            if (
+                _is_over(lowering, producer, value, old)
+                and last_read(old, places, ignoring=producer) < places[producer]
+            ):
+                lowering.destinations[value] = _target(lowering, store)
+            continue
         if not isinstance(producer, EdgeOp) or producer.parent is not block or value in lowering.destinations:
             continue
         if any(isinstance(v.type, TensorType) and not is_static(v.type) for v in (value, *old)):
@@ -43,6 +51,16 @@ def find_destinations(lowering: MethodLowering, block: Block) -> None:
             written = [value]
         if written and not any(v in lowering.destinations for v in written):
             lowering.destinations |= dict.fromkeys(written, _target(lowering, store))
+
+
+def _is_over(lowering: MethodLowering, call: CallDelegateOp, value: SSAValue, old: Sequence[SSAValue]) -> bool:
+    """Whether a delegate may write a result where the old content is that one of its inputs has."""
+    given = [number for number, v in enumerate(call.arguments) if v in aliases_of(old)]
+    return (
+        len(given) == 1
+        and call.arguments[given[0]] in old
+        and (given[0], call.outputs.index(value)) in (lowering.written_over(call))
+    )
 
 
 def _target(lowering: MethodLowering, store: WriteStateOp | UpdateInputOp) -> SSAValue:

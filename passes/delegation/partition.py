@@ -35,10 +35,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
 from etir.backends.api.interface import PartitionSummary, Proposal
+from etir.backends.api.memory import PlansOnly
 from etir.backends.api.patterns import operator_of
 from etir.backends.api.registry import Delegate, parse_delegate, register_dialect
 from etir.diagnostics import raise_if_errors
 from etir.dialects.context import EtContext
+from etir.dialects.et.origin import Origins, with_origins
 from etir.dialects.et.program import GetWeightOp
 from etir.dialects.sym.ops import DimOp
 from etir.passes.delegation.attributes import (
@@ -64,6 +66,10 @@ from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Observer
 
+LEFT = "it is to be left to others"
+LEFT_PARTITION = "its partition is to be left to others"
+"""Reasons of what ``leave`` names."""
+
 
 @register_pass
 @dataclass(frozen=True)
@@ -72,11 +78,11 @@ class PartitionPass(Pass):
 
     ``backend`` names backends in order of preference, with options if need be (``backend="xnnpack{fp16=true}"``);
     ``exclude`` names operators that stay on the target's kernels; a partition of fewer than ``min-ops`` operators, one
-    that its backend declines, or one that ``leave`` names as the report does, is left to the next backend; ``split``
-    makes a partition of its own of every part that is not connected to the rest; ``own-state`` lets a delegate own the
-    mutable buffers that only its partition reads and writes, and with ``share-state`` also those that several methods
-    use in equal partitions, whose delegate
-    they then share; ``what-if`` adds to the report what every operator that is not claimed costs.
+    that its backend declines, or one that ``leave`` names as the report does, is left to the next backend, and so is an
+    operation that it names by its number in the method (``forward_native:17``); ``split`` makes a partition of its own
+    of every part that is not connected to the rest; ``own-state`` lets a delegate own the mutable buffers that only its
+    partition reads and writes, and with ``share-state`` also those that several methods use in equal partitions, whose
+    delegate they then share; ``what-if`` adds to the report what every operator that is not claimed costs.
     """
 
     name = "partition"
@@ -100,9 +106,11 @@ class PartitionPass(Pass):
         ranges = {op.sym_name.data: op.range for op in module.body.block.ops if isinstance(op, DimOp)}
         report = ReportBuilder(delegates, ranges, ctx.attachments.get(Observer))
         copied = False
+        plans = ctx.attachments.get(PlansOnly)
+        is_numbered = plans is not None and plans.most is None
         for func in methods(module):
             method = _Method(self, module, func, delegates, ranges, report)
-            method.run()
+            method.run(is_numbered=is_numbered)
             copied = copied or method.copied
         if copied:
             # Copies that went to one partition, or to none, are one operation again.
@@ -135,10 +143,16 @@ class _Method:
         marked = [place for op in func.walk() if (place := partition_of(op)) is not None]
         self.count = 1 + max((number for _, number in marked), default=-1)
         self.copied = False
+        self.numbers: dict[Operation, int] = {}
 
-    def run(self) -> None:
+    def run(self, *, is_numbered: bool) -> None:
+        """``is_numbered`` lets the operations tell their numbers wherever they go, as their origins."""
         if any(delegate.backend.sizes_inside for delegate in self.delegates):
             read_sizes_of_inputs(self.func)
+        self.numbers = {op: number for number, op in enumerate(self.func.walk())}
+        if is_numbered:
+            for op, number in self.numbers.items():
+                op.location = with_origins(op.location, Origins((number + 1,)))
         for op in list(self.func.walk()):
             for region in op.regions:
                 for block in list(region.blocks):
@@ -168,17 +182,21 @@ class _Method:
     ) -> None:
         """Give a backend what it claims, or what it proposes to lower in one way, of what is not in ``owner``."""
         chosen = delegate
+        left = self._left(graph, delegate)
+
+        def is_free(op: Operation) -> bool:
+            return op not in owner and op not in left
+
         if proposal is None:
-            claims = find_claims(graph, delegate, lambda op: op not in owner, self.options.exclude)
+            claims = find_claims(graph, delegate, is_free, self.options.exclude)
             groups = self._groups(graph, delegate, claims, made, [])
         else:
             excluded = self.options.exclude
-            whole, claims = fit_proposal(
-                graph, proposal, made, lambda op: op not in owner, lambda op: operator_of(op) in excluded
-            )
+            whole, claims = fit_proposal(graph, proposal, made, is_free, lambda op: operator_of(op) in excluded)
             groups = self._groups(graph, delegate, claims, made, whole)
             claims.units += whole
             chosen = replace(delegate, options=proposal.options)
+        claims.reasons |= dict.fromkeys(left, LEFT)
         # The first options that a backend chose are the module's, others are their partitions' own.
         named = self.report.refine(chosen) if proposal is not None and groups else chosen
         if self.options.what_if:
@@ -186,7 +204,7 @@ class _Method:
         for group in groups:
             ops = [graph.ops[i] for i in group]
             if function_name(self.func.sym_name.data, (delegate.name, self.count)) in self.options.leave:
-                claims.reasons.update(dict.fromkeys(ops, "its partition is to be left to others"))
+                claims.reasons.update(dict.fromkeys(ops, LEFT_PARTITION))
                 self.count += 1  # names are those of the report without it
                 continue
             made.append(group)
@@ -198,6 +216,12 @@ class _Method:
             self.count += 1
         reasons = {op: why for op, why in claims.reasons.items() if op not in owner and computes(op)}
         self.report.add_reasons(delegate, self.func, reasons)
+
+    def _left(self, graph: BlockGraph, delegate: Delegate) -> dict[Operation, None]:
+        """The operations of a block that ``leave`` names for a backend."""
+        head = function_name(self.func.sym_name.data, (delegate.name, 0)).rpartition("_")[0]
+        named = {name for name in self.options.leave if name.startswith(f"{head}:")}
+        return dict.fromkeys(op for op in graph.ops if named and f"{head}:{self.numbers.get(op)}" in named)
 
     def _groups(
         self, graph: BlockGraph, delegate: Delegate, claims: Claims, made: list[list[int]], whole: list[list[int]]

@@ -95,6 +95,8 @@ class DelegationReport:
     fallback: dict[str, int]
     backends: list[BackendReport]
     shared_constants: list[SharedConstant] = field(default_factory=list[SharedConstant])
+    memory: str = ""
+    """How much memory the program needs, where that is more than without delegates whose backend looks after it."""
 
     @property
     def delegated(self) -> int:
@@ -132,6 +134,8 @@ class DelegationReport:
             lines += _backend_lines(backend)
         for shared in self.shared_constants:
             lines.append(f"constant @{shared.name} ({shared.bytes:,} bytes) is read by {', '.join(shared.readers)}")
+        if self.memory:
+            lines.append(f"memory: {self.memory}")
         return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Memory of native code: what it saves by default, and ``arena=kernels``, with which it needs no more than without."""
+"""Memory of native code: what it saves, and that a program needs no more than without it, unless ``arena=free``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from etir.memory_bound import bytes_of
 from etir_testing.native.blobs import blobs_of
 
 BOUNDED = ["native{cpus=x86-64 arena=kernels}"]
+FREE = ["native{cpus=x86-64 arena=free}"]
 
 
 class Waits(nn.Module):
@@ -39,9 +40,16 @@ class Waits(nn.Module):
         return self.last(start * torch.cumsum(torch.tanh(wide), 0)[:, :96])
 
 
-def program(**options: Any) -> tuple[etir.Program, nn.Module, torch.Tensor]:
+def deep() -> nn.Module:
+    """The same after layers that are most of the work."""
     torch.manual_seed(0)
-    model, x = Waits().eval(), torch.randn(16, 64)
+    layers = [layer for _ in range(4) for layer in (nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 64), nn.Tanh())]
+    return nn.Sequential(*layers, Waits())
+
+
+def program(model: nn.Module | None = None, **options: Any) -> tuple[etir.Program, nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    model, x = (model or Waits()).eval(), torch.randn(16, 64)
     return etir.compile(torch.export.export(model, (x,)), target="etir", **options), model, x
 
 
@@ -50,29 +58,55 @@ def partitions(made: etir.Program) -> list[str]:
 
 
 def test_a_program_within_the_bound() -> None:
-    """Without the option it takes more; with it, what does not fit is on the kernels, and results are eager's."""
+    """With ``arena=free`` it takes more; with ``arena=kernels`` what does not fit is on the kernels, the report says
+    which operators and why, others stay code, and results are eager's.
+    """
     plain, model, x = program()
-    free, *_ = program(delegates=["native{cpus=x86-64}"])
+    free, *_ = program(delegates=FREE)
     bounded, *_ = program(delegates=BOUNDED)
     assert bytes_of(bounded) <= bytes_of(plain) < bytes_of(free)
-    assert set(partitions(bounded)) < set(partitions(free))
+    assert free.delegation is not None and bounded.delegation is not None
+    assert 0 < bounded.delegation.delegated < free.delegation.delegated
+    assert "more memory than without the delegate; native{arena=free} has it" in str(bounded.delegation)
+    assert "native{arena=free}" not in str(free.delegation.backends[0].rejected)
     (got,) = etir.runtime.load(bounded).forward(x)
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-5, atol=1e-5)
 
 
+def test_most_of_the_work_stays_code() -> None:
+    """By default a program is within the bound where that leaves little of it to the kernels; else it is as with
+    ``arena=free``, and the report says how much more it needs.
+    """
+    plain, model, x = program(deep())
+    default, *_ = program(deep(), delegates=["native{cpus=x86-64}"])
+    assert bytes_of(default) <= bytes_of(plain) < bytes_of(program(deep(), delegates=FREE)[0])
+    assert default.delegation is not None and default.delegation.memory == ""
+    assert "native{arena=free} has it" in str(default.delegation)
+    assert default.delegation.backends[0].claimed["aten.linear.default"] >= 8
+    for native in ("trusted", "refuse"):
+        (got,) = etir.runtime.load(default, native=native).forward(x)
+        with torch.no_grad():
+            torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-5, atol=1e-5)
+    above, *_ = program(delegates=["native{cpus=x86-64}"])
+    assert above.buffer == program(delegates=FREE)[0].buffer
+    assert above.delegation is not None
+    more = bytes_of(above) - bytes_of(program()[0])
+    assert f"{more:,} more than without: native{{arena=kernels}} needs no more" in str(above.delegation)
+
+
 def test_a_partition_that_is_left() -> None:
     """Partitions keep the names of the report without it, and the reason is in the report."""
-    free, *_ = program(delegates=["native{cpus=x86-64}"])
+    free, *_ = program(delegates=FREE)
     first, *others = partitions(free)
-    left, *_ = program(delegates=["native{cpus=x86-64}"], partition={"leave": first})
+    left, *_ = program(delegates=FREE, partition={"leave": first})
     assert partitions(left) == others
     assert left.delegation is not None
     assert "to be left to others" in str(left.delegation)
 
 
 def test_code_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was planned with code and then has none takes no more either."""
+    """What was planned with code and then has none takes no more either where that is asked for."""
 
     def fails(*_: object) -> None:
         raise E1162.error("the compiler fails")
@@ -199,7 +233,7 @@ def test_each_saving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             outlined.func.attributes[SAVES] = ArrayAttr([*map(StringAttr, names)])
 
         monkeypatch.setattr(savings, "choose_savings", choose)
-        program = etir.compile(exported, target="etir", delegates=["native{cpus=x86-64}"])
+        program = etir.compile(exported, target="etir", delegates=FREE)
         assert program.warnings == ()
         arenas += [read_blob(data).arena_bytes for data in blobs_of(program.buffer)]
     assert arenas[1] < arenas[0]
@@ -235,7 +269,7 @@ def test_a_product_over_its_residual(depth: int, is_over: bool, monkeypatch: pyt
     planned: list[str] = []
     real = compile.plan_both
     monkeypatch.setattr(compile, "plan_both", lambda func, *given: (real(func, *given), planned.append(str(func)))[0])
-    program = etir.compile(exported, target="etir", delegates=["native"])
+    program = etir.compile(exported, target="etir", delegates=["native{arena=free}"])
     assert program.warnings == ()
     assert sum(text.count(") over :") for text in planned) == (2 if is_over else 0)
     (got,) = etir.runtime.load(program).forward(x)
@@ -244,6 +278,6 @@ def test_a_product_over_its_residual(depth: int, is_over: bool, monkeypatch: pyt
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(got), module(x), rtol=1e-5, atol=1e-5)
     monkeypatch.setattr(Brgemm, "in_place_always", lambda *_: ())
-    apart = etir.compile(exported, target="etir", delegates=["native"])
+    apart = etir.compile(exported, target="etir", delegates=["native{arena=free}"])
     arenas = [read_blob(blob).arena_bytes for made in (program, apart) for blob in blobs_of(made.buffer)]
     assert arenas[0] < arenas[1] if is_over else arenas[0] == arenas[1]

@@ -17,7 +17,10 @@ from etir_testing.native.programs import CASES, built, outputs  # noqa: E402
 LEVELS = (
     ("group", "native-group,verify-native"),
     ("tile", "native-to-tile,verify-tile"),
-    ("rewritten", "tile-forward,tile-scale,tile-few-rows,tile-attention,tile-sink,tile-inside,tile-pieces,verify-tile"),
+    (
+        "rewritten",
+        "tile-forward,tile-scale,tile-few-rows,tile-attention,tile-sink,tile-inside,tile-pieces,tile-order,verify-tile",
+    ),
     ("scheduled", "tile-plan,tile-schedule{cpu=x86-64-v4},verify-tile{cpu=x86-64-v4}"),
 )
 

@@ -156,7 +156,7 @@ def test_a_choice_in_a_tile() -> None:
     torch.manual_seed(0)
     inputs = (torch.randn(3, 7, 20), torch.randn(7, 1) > 0, torch.tensor([1.0, LOW, float("nan")] * 11))
     module = Choice()
-    program = compiled(module, inputs, delegates=["native"])
+    program = compiled(module, inputs, delegates=["native{arena=free}"])
     assert program.warnings == ()
     agrees(program, module, inputs, native="trusted")
 
@@ -164,7 +164,7 @@ def test_a_choice_in_a_tile() -> None:
 def test_truth_values_are_what_is_asked_for() -> None:
     """Numbers in their place are refused by code, as by kernels."""
     module, inputs = Choice(), (torch.randn(3, 7, 20), torch.randn(7, 1) > 0, torch.randn(33))
-    loaded = etir.runtime.load(compiled(module, inputs, delegates=["native"]), native="trusted")
+    loaded = etir.runtime.load(compiled(module, inputs, delegates=["native{arena=free}"]), native="trusted")
     with pytest.raises(Exception, match=r"bool|Bool|dtype"):
         loaded.forward(inputs[0], torch.ones(7, 1), inputs[2])
 

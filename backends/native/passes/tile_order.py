@@ -1,0 +1,156 @@
+"""``tile-order``: steps in an order in which less memory is needed at once.
+
+Before::
+
+    tile.brgemm %x, %w1, %a ...        // read by the last step alone
+    tile.pool "max" %x, %p ...
+    tile.brgemm %p, %w2, %b ...
+
+After, where ``order`` is among what the function saves (``savings.py``)::
+
+    tile.pool "max" %x, %p ...
+    tile.brgemm %p, %w2, %b ...
+    tile.brgemm %x, %w1, %a ...
+
+Code does the operators of a program in the order of its text as a rule; the kernels' order is chosen for their memory
+(pass `schedule-instructions`), by the same search as this one. Steps that write parts of one buffer which have no float
+in common may change places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from etir.backends.native.functions import outputs_of, saved, tile_functions
+from etir.backends.native.passes.tile_plan import problem_of
+from etir.backends.native.places import Place
+from etir.backends.native.sizes import is_known
+from etir.backends.native.tile import BufferOp, TemplateOp
+from etir.backends.native.users import base_of, place_of
+from etir.dialects.context import EtContext
+from etir.passes.analysis.scheduling import Run, lower_peak
+from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
+
+
+def order_steps(func: FuncOp, pairs: Sequence[tuple[int, int]] = ()) -> None:
+    """Reorder a function that saves by ``order``; ``pairs`` are inputs and outputs of one memory (``over.py``)."""
+    if "order" not in saved(func):
+        return
+    block = func.body.block
+    steps = [op for op in block.ops if isinstance(op, TemplateOp)]
+    args = block.args
+    same: dict[SSAValue, SSAValue] = {args[len(args) - outputs_of(func) + made]: args[given] for given, made in pairs}
+    order = lower_peak(_run(func, steps, same))
+    if order == list(range(len(steps))):
+        return
+    last = block.last_op
+    assert last is not None
+    for op in [op for op in block.ops if op is not last]:
+        op.detach()
+        if not isinstance(op, TemplateOp):
+            block.insert_op_before(op, last)
+    for number in order:
+        block.insert_op_before(steps[number], last)
+
+
+def _run(func: FuncOp, steps: Sequence[TemplateOp], same: dict[SSAValue, SSAValue]) -> Run:
+    args = [*func.body.block.args]
+    problem = problem_of(func, [None] * len(args))
+    values = [op.result for op in func.body.block.ops if isinstance(op, BufferOp)] + args
+    numbers: dict[SSAValue, int] = {value: number for number, value in enumerate(values)}
+    sizes = [0] * len(values)
+    for buffer in problem.buffers:
+        # States are the method's, whenever they are read and written.
+        is_state = values[buffer.key] in same or values[buffer.key] in same.values()
+        sizes[buffer.key] = 0 if is_state else buffer.size
+    touches = [list(dict.fromkeys(numbers[b] for v in op.operands if (b := base_of(v)) in numbers)) for op in steps]
+    inputs = len(args) - outputs_of(func)
+    first, last = len(values) - len(args), len(values) - len(args) + inputs
+    born = [not first <= number < last for number in range(len(values))]
+    dies = [number < last for number in range(len(values))]
+    at = {op: number for number, op in enumerate(func.body.block.ops)}
+    places: dict[int, int] = {at[op]: number for number, op in enumerate(steps)}
+    over: dict[int, list[tuple[int, int]]] = {}
+    for share in problem.shares:
+        if share.instruction in places:
+            over.setdefault(places[share.instruction], []).append((share.operand, share.result))
+    return Run(touches, _dependences(steps, numbers, same), sizes, born, dies, over)
+
+
+def _dependences(
+    steps: Sequence[TemplateOp], numbers: dict[SSAValue, int], same: dict[SSAValue, SSAValue]
+) -> list[list[int]]:
+    """For each step the earlier ones that it has to come after."""
+    writers: dict[SSAValue, list[tuple[int, Place]]] = {}
+    readers: dict[SSAValue, list[int]] = {}
+    after: list[list[int]] = []
+
+    def memory(value: SSAValue) -> SSAValue | None:
+        base = base_of(value)
+        return same.get(base, base) if base in numbers else None
+
+    for number, op in enumerate(steps):
+        found: dict[int, None] = {}
+        reads = dict.fromkeys(base for v in op.reads() if (base := memory(v)) is not None)
+        for base in reads:
+            found |= dict.fromkeys(writer for writer, _ in writers.get(base, ()))
+        for value in op.writes():
+            base = memory(value)
+            if base is None:
+                continue
+            place = place_of(value)
+            found |= dict.fromkeys(writer for writer, other in writers.get(base, ()) if not _are_apart(place, other))
+            found |= dict.fromkeys(readers.get(base, ()))
+            writers.setdefault(base, []).append((number, place))
+        for base in reads:
+            readers.setdefault(base, []).append(number)
+        found.pop(number, None)
+        after.append(list(found))
+    return after
+
+
+def _are_apart(one: Place, other: Place) -> bool:
+    """Whether two places of a buffer certainly have no float in common: one ends before the other, or they are other
+    columns of the same rows.
+    """
+    if not is_known((*one.shape, *one.strides, one.offset, *other.shape, *other.strides, other.offset)):
+        return False
+    if one.base is not other.base:
+        return False
+    one, other = (one, other) if one.offset <= other.offset else (other, one)
+    if one.offset + sum((n - 1) * s for n, s in zip(one.shape, one.strides, strict=True)) < other.offset:
+        return all(s >= 0 for s in (*one.strides, *other.strides))
+    rows = [_rows(place) for place in (one, other)]
+    distance = other.offset - one.offset
+    step = math.gcd(*(s for strides, _ in rows for s in strides)) if any(strides for strides, _ in rows) else 0
+    return step > 0 and rows[0][1] <= distance and distance + rows[1][1] <= step
+
+
+def _rows(place: Place) -> tuple[list[int], int]:
+    """The strides of a place between runs of floats side by side, and the length of a run."""
+    dims = sorted((abs(s), n) for n, s in zip(place.shape, place.strides, strict=True) if n > 1 and s)
+    run = 1
+    while dims and dims[0][0] <= run:
+        step, count = dims.pop(0)
+        run = max(run, step * (count - 1) + run)
+    return [step for step, _ in dims], run
+
+
+@register_pass
+@dataclass(frozen=True)
+class TileOrderPass(Pass):
+    """Put steps into an order in which less memory is needed, where a function saves by ``order``"""
+
+    name = "tile-order"
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Every function of ``tile``."""
+        for func in tile_functions(module):
+            order_steps(func)
