@@ -14,13 +14,13 @@ Contracting neighbors greedily, the usual method, needs a reachability test for 
 
 That gives every operation its *earliest* level. An operation that is needed later may sit at a higher one, up to where
 its users are: a second pass, from the results backwards, moves operations to the level where the fewest bytes cross a
-boundary, alone or with what only serves to make their operands (an expert of a mixture reads what its gate reads, and
-makes what waits for the gate). The number of partitions does not change.
+boundary, alone or with what only serves to make their operands from what is read there anyhow (an expert of a mixture
+reads what its gate reads, and makes what waits for the gate). The number of partitions does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from etir.passes.delegation.graph import BlockGraph, Contraction
 
@@ -56,6 +56,13 @@ def lower_boundary(source: BlockGraph, graph: Contraction, claimed: Sequence[boo
     def crossing(node: int) -> int:
         return crossing_of(touching[node])
 
+    def is_new(v: int, chain: Mapping[int, None], level: int) -> bool:
+        """Whether a value that a chain reads is none that its new level has already."""
+        producer, users, *_ = ends[v]
+        if producer in chain or (producer >= 0 and claimed[producer] and levels[producer] == level):
+            return False
+        return not any(claimed[u] and levels[u] == level and u not in chain for u in users)
+
     last = max(levels, default=0)
     latest = [0] * len(levels)
     for node in reversed(graph.order):
@@ -76,7 +83,7 @@ def lower_boundary(source: BlockGraph, graph: Contraction, claimed: Sequence[boo
         levels[node] = best
         if best == earliest:
             for level in sorted(later):
-                if _move_chain(graph, claimed, levels, node, level, touching, crossing_of):
+                if _move_chain(graph, claimed, levels, node, level, touching, crossing_of, is_new):
                     break
 
 
@@ -92,9 +99,11 @@ def _move_chain(
     level: int,
     touching: Sequence[Sequence[int]],
     crossing_of: Callable[[Iterable[int]], int],
+    is_new: Callable[[int, Mapping[int, None], int], bool],
 ) -> bool:
     """Move a node to a later level with what makes its operands, as far as nothing else reads that, where fewer bytes
-    cross boundaries then; of such chains the one with the fewest. Returns whether it did.
+    cross boundaries then, and nothing waits for that level that did not before; of such chains the one with the fewest.
+    Returns whether it did.
     """
     here = levels[node]
     chain = {node: None}
@@ -111,6 +120,8 @@ def _move_chain(
             chain[p] = None
             pending.append(p)
             values = dict.fromkeys(v for member in chain for v in touching[member])
+            if any(is_new(v, chain, level) for v in values):
+                continue
             before = crossing_of(values)
             for member in chain:
                 levels[member] = level
