@@ -97,7 +97,9 @@ class Frame:
         symbol = stores[0].symbol
         reads = [op.result for op in call.parent.ops if isinstance(op, ReadStateOp) and op.symbol == symbol]
         given = [number for number, v in enumerate(call.operands) if _base_of(v) in reads]
-        if len(given) != 1 or call.operands[given[0]].type != value.type or not is_static(value.type):
+        if len(given) != 1 or call.operands[given[0]].type != value.type:
+            return None
+        if not isinstance(value.type, TensorType) or not is_static(value.type):
             return None
         whole = call.operands[given[0]] in reads
         is_last = self._stored_at(stores[0], call.parent) == self._position(call, call.parent)
