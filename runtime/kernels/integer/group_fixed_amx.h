@@ -38,8 +38,15 @@ struct FixedRowsAmx {
   const RowScale* scales;
   const float* row_sums;  ///< of the weight
   const float* bias;      ///< null: none
-  float* out;             ///< of the first row
-  int64_t columns;        ///< of a row of `out`
+  int64_t row_size;       ///< elements from a row of results to the next
+};
+
+/// What is multiplied at once: all rows and a panel. `out` is where the first row's results of the panel go.
+struct FixedJob {
+  const FixedRowsAmx* rows;
+  const groups::Weights* weights;
+  int64_t panel;
+  float* out;
 };
 
 namespace detail {
@@ -233,94 +240,113 @@ class FixedFinisher {
   /// Nothing is left to be finished.
   FixedFinisher() = default;
 
-  /// Rows [row, row + count) and a panel with its first column. At the `beginning` of the depth there are no sums yet
-  /// in the result, at its `end` they become it.
-  ETIR_AMX FixedFinisher(const FixedRowsAmx& x, int64_t row, int count, int64_t column, bool beginning, bool end,
-                         const FixedUnits& units, const FixedSums& sums)
-      : x_(&x), sums_(&sums), row_(row), column_(column), count_(count), beginning_(beginning), end_(end) {
-    const int64_t left = x.columns - column;
-    mask_ = static_cast<__mmask16>(left >= kPanel ? 0xffff : (1 << left) - 1);
+  /// Rows [row, row + count) of a job. At the `beginning` of the depth there are no sums yet in the result, at its
+  /// `end` they become it.
+  ETIR_AMX FixedFinisher(const FixedJob& job, int64_t row, int count, bool beginning, bool end, const FixedUnits& units,
+                         const FixedSums& sums)
+      : to_(job.out + row * job.rows->row_size),
+        row_size_(job.rows->row_size),
+        scales_(job.rows->scales + row),
+        sums_(&sums),
+        left_(count),
+        has_bias_(job.rows->bias != nullptr),
+        beginning_(beginning),
+        end_(end) {
+    const int64_t column = job.panel * kPanel, columns = job.weights->rows - column;
+    mask_ = static_cast<__mmask16>(columns >= kPanel ? 0xffff : (1 << columns) - 1);
     unit_ = units.unit;
-    row_sums_ = _mm512_maskz_loadu_ps(mask_, x.row_sums + column);
-    bias_ = x.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask_, x.bias + column);
+    row_sums_ = _mm512_maskz_loadu_ps(mask_, job.rows->row_sums + column);
+    bias_ = has_bias_ ? _mm512_maskz_loadu_ps(mask_, job.rows->bias + column) : _mm512_setzero_ps();
   }
 
   /// Finishes so many rows, or what is left.
   ETIR_AMX void advance(int rows) {
     const __m512 upper = _mm512_set1_ps(256.0f);
-    const int stop = std::min(count_, done_ + rows);
-    for (; done_ < stop; ++done_) {
-      const int at = done_ * kPanel;
-      float* to = x_->out + (row_ + done_) * x_->columns + column_;
-      __m512 sum = _mm512_maskz_cvtepi32_ps(0xffff, _mm512_load_si512((*sums_)[0] + at));
-      sum = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, _mm512_load_si512((*sums_)[1] + at)), upper, sum);
-      sum = beginning_ ? _mm512_mul_ps(sum, unit_) : _mm512_fmadd_ps(sum, unit_, _mm512_maskz_loadu_ps(mask_, to));
+    for (; rows > 0 && left_ > 0; --rows, --left_, at_ += kPanel, to_ += row_size_, ++scales_) {
+      __m512 sum = _mm512_maskz_cvtepi32_ps(0xffff, _mm512_load_si512((*sums_)[0] + at_));
+      sum = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, _mm512_load_si512((*sums_)[1] + at_)), upper, sum);
+      sum = beginning_ ? _mm512_mul_ps(sum, unit_) : _mm512_fmadd_ps(sum, unit_, _mm512_maskz_loadu_ps(mask_, to_));
       if (end_) {
-        const RowScale& scale = x_->scales[row_ + done_];
-        const __m512 zero = _mm512_set1_ps(static_cast<float>(scale.zero_point));
-        sum = _mm512_mul_ps(_mm512_fnmadd_ps(zero, row_sums_, sum), _mm512_set1_ps(scale.scale));
-        if (x_->bias != nullptr) sum = _mm512_add_ps(sum, bias_);
+        const __m512 zero = _mm512_set1_ps(static_cast<float>(scales_->zero_point));
+        sum = _mm512_mul_ps(_mm512_fnmadd_ps(zero, row_sums_, sum), _mm512_set1_ps(scales_->scale));
+        if (has_bias_) sum = _mm512_add_ps(sum, bias_);
       }
-      _mm512_mask_storeu_ps(to, mask_, sum);
+      _mm512_mask_storeu_ps(to_, mask_, sum);
     }
   }
 
  private:
-  const FixedRowsAmx* x_ = nullptr;
+  float* to_ = nullptr;
+  int64_t row_size_ = 0;
+  const RowScale* scales_ = nullptr;
   const FixedSums* sums_ = nullptr;
-  int64_t row_ = 0, column_ = 0;
-  int done_ = 0, count_ = 0;
-  bool beginning_ = false, end_ = false;
+  int at_ = 0, left_ = 0;
+  bool has_bias_ = false, beginning_ = false, end_ = false;
   __mmask16 mask_ = 0;
   __m512 unit_, row_sums_, bias_;
 };
 
 }  // namespace detail
 
-/// Rows times panels [first, last), up to one whose weights cannot be fixed-point numbers; returns it, or `last`. The
-/// registers have to be whole ones.
-ETIR_AMX inline int64_t multiply_fixed_amx(const FixedRowsAmx& rows, const groups::Weights& weights, int64_t first,
-                                           int64_t last) {
+/// Jobs [first, last), which `job` gives, up to one whose weights cannot be fixed-point numbers; returns it, or `last`.
+/// All have as many rows and as long groups. `done` is called for each when its results are there. The registers have
+/// to be whole ones.
+template <typename Job, typename Done>
+ETIR_AMX int64_t multiply_fixed_amx(int64_t first, int64_t last, const Job& job, const Done& done) {
   detail::FixedPart parts[2];
   alignas(64) detail::FixedSums sums[2];
-  const int64_t depth = weights.depth, count = (depth + kFixedDepthAmx - 1) / kFixedDepthAmx;
+  detail::FixedUnits units, next_units;
+  FixedJob now, next;
+  if (first >= last || (now = job(first), !detail::find_units(*now.weights, now.panel, &units))) return first;
+  const int64_t depth = now.weights->depth, count = (depth + kFixedDepthAmx - 1) / kFixedDepthAmx;
   const int64_t length = (depth + count * kTileBytes - 1) / (count * kTileBytes) * kTileBytes;
   const auto part_end = [&](int64_t begin) { return std::min(depth, begin + length); };
-  detail::FixedUnits units, next_units;
-  if (first >= last || !detail::find_units(weights, first, &units)) return first;
-  detail::FixedUnpacker(weights, first, 0, part_end(0), units, &parts[0]).finish();
+  detail::FixedUnpacker(*now.weights, now.panel, 0, part_end(0), units, &parts[0]).finish();
   detail::FixedFinisher finisher;
-  const int64_t blocks = (rows.count + kRowsAmx - 1) / kRowsAmx;
-  for (int64_t panel = first, begin = 0, turn = 0, side = 0; panel < last; turn ^= 1) {
+  const int64_t rows = now.rows->count, blocks = (rows + kRowsAmx - 1) / kRowsAmx;
+  int64_t finishing = -1;  // the job whose last block the finisher has
+  const auto finish = [&]() ETIR_AMX {
+    finisher.advance(kRowsAmx);
+    if (finishing >= 0) done(finishing);
+    finishing = -1;
+  };
+  for (int64_t index = first, begin = 0, turn = 0, side = 0; index < last; turn ^= 1) {
     const int64_t end = part_end(begin);
     const int steps = static_cast<int>((end - begin + kTileBytes - 1) / kTileBytes);
     // What is multiplied after this part.
-    int64_t next = panel, next_begin = end;
-    next_units = units;
-    if (end == depth) next_begin = 0, ++next;
-    if (next != panel && next < last && !detail::find_units(weights, next, &next_units)) last = next;
+    int64_t next_index = index, next_begin = end;
+    next = now, next_units = units;
+    if (end == depth) {
+      next_begin = 0, ++next_index;
+      if (next_index < last && (next = job(next_index), !detail::find_units(*next.weights, next.panel, &next_units))) {
+        last = next_index;
+      }
+    }
     detail::FixedUnpacker unpacker;
-    if (next < last) {
-      unpacker = detail::FixedUnpacker(weights, next, next_begin, part_end(next_begin), next_units, &parts[turn ^ 1]);
+    if (next_index < last) {
+      unpacker = detail::FixedUnpacker(*next.weights, next.panel, next_begin, part_end(next_begin), next_units,
+                                       &parts[turn ^ 1]);
     }
     const auto loads = static_cast<int>(length / kQuad / 2 / (blocks * steps) + 1);
     const int finished = kRowsAmx / steps + 1;
-    for (int64_t row = 0; row < rows.count; row += kRowsAmx, side ^= 1) {
-      const int some = static_cast<int>(std::min<int64_t>(kRowsAmx, rows.count - row));
-      const int8_t* x = rows.numbers + row * rows.stride + begin;
-      const auto work = [&]() ETIR_AMX {
-        finisher.advance(finished);
-        unpacker.advance(loads);
-      };
-      some > kTileRows ? detail::multiply_fixed<true>(x, rows.stride, parts[turn].bytes, steps, sums[side], work)
-                       : detail::multiply_fixed<false>(x, rows.stride, parts[turn].bytes, steps, sums[side], work);
-      finisher.advance(kRowsAmx);
-      finisher = detail::FixedFinisher(rows, row, some, panel * kPanel, begin == 0, end == depth, units, sums[side]);
+    const auto work = [&]() ETIR_AMX {
+      finisher.advance(finished);
+      unpacker.advance(loads);
+    };
+    for (int64_t row = 0; row < rows; row += kRowsAmx, side ^= 1) {
+      const int some = static_cast<int>(std::min<int64_t>(kRowsAmx, rows - row));
+      const int64_t stride = now.rows->stride;
+      const int8_t* x = now.rows->numbers + row * stride + begin;
+      some > kTileRows ? detail::multiply_fixed<true>(x, stride, parts[turn].bytes, steps, sums[side], work)
+                       : detail::multiply_fixed<false>(x, stride, parts[turn].bytes, steps, sums[side], work);
+      finish();
+      finisher = detail::FixedFinisher(now, row, some, begin == 0, end == depth, units, sums[side]);
     }
+    if (end == depth) finishing = index;
     unpacker.finish();
-    panel = next, begin = next_begin, units = next_units;
+    index = next_index, begin = next_begin, now = next, units = next_units;
   }
-  finisher.advance(kRowsAmx);
+  finish();
   return last;
 }
 
