@@ -10,6 +10,7 @@ from xdsl.passes import ModulePass
 
 from etir.llm.passes.fuse_rms_norm import FuseRmsNormPass
 from etir.llm.passes.fuse_rotary import FuseRotaryPass
+from etir.llm.passes.gate_group_layers import GateGroupLayersPass
 from etir.llm.passes.join_group_layers import JoinGroupLayersPass
 from etir.options import CompileOptions
 from etir.pipeline import pipeline
@@ -25,4 +26,5 @@ def fusing_passes(options: CompileOptions, start: str) -> tuple[ModulePass, ...]
     if options.delegates:
         return (*to_edge, *to_backend)
     norms, positions = FuseRmsNormPass(options.target), FuseRotaryPass(options.target)
-    return (*to_edge, norms, positions, *to_backend, JoinGroupLayersPass(options.target))
+    layers = JoinGroupLayersPass(options.target), GateGroupLayersPass(options.target)
+    return (*to_edge, norms, positions, *to_backend, *layers)

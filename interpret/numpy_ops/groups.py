@@ -7,11 +7,13 @@ groups are added up in their order in float32. ``*_group_linear`` has sums in fl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from etir.interpret.numpy_ops.activation import gelu, silu
 from etir.interpret.numpy_ops.dtype import Array
 from etir.interpret.numpy_ops.integer import quantized_rows
 from etir.interpret.numpy_ops.registry import op
@@ -175,6 +177,28 @@ def int4_group_dynamic_linear_several(
     none = [None] * len(weights)
     each = zip(weights, scales, minimums or none, sums or none, columns, strict=True)
     return tuple(_dynamic(input, w, s, low, total, None, n, 4) for w, s, low, total, n in each)
+
+
+@op("etir.int4_group_dynamic_linear_gated.default")
+def int4_group_dynamic_linear_gated(
+    input: Array,
+    weights: Sequence[Array],
+    scales: Sequence[Array],
+    minimums: Sequence[Array],
+    sums: Sequence[Array],
+    columns: int,
+    activation: str,
+) -> Array:
+    gate, other = int4_group_dynamic_linear_several(input, weights, scales, minimums, sums, [columns] * 2)
+    return GATES[activation](gate) * other
+
+
+GATES: dict[str, Callable[[Array], Array]] = {
+    "silu": silu,
+    "gelu": gelu,
+    "gelu_tanh": partial(gelu, approximate="tanh"),
+}
+"""What a gate's results go through, by the operator's ``activation``."""
 
 
 @op("etir.int8_group_dynamic_linear.default")

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/util/vector_math.h"
 
@@ -14,7 +15,23 @@ constexpr double kGeluCubic = 0.044715;
 /// What gelu's tanh approximation takes the tanh of.
 template <typename T>
 inline T gelu_tanh_argument(T x) {
-  return static_cast<T>(kGeluBeta) * (x + static_cast<T>(kGeluCubic) * x * x * x);
+  const T slope = static_cast<T>(kGeluCubic) * x * x;
+  // Written as one instruction, where it is one, so that it has the same bits wherever it is compiled.
+  if constexpr (std::is_same_v<T, float>) return static_cast<T>(kGeluBeta) * etir::detail::madd(slope, x, x);
+  return static_cast<T>(kGeluBeta) * (x + slope * x);
+}
+
+template <typename T>
+inline T gelu_tanh_of(T x) {
+  return T(0.5) * x * (T(1) + vtanh(gelu_tanh_argument(x)));
+}
+template <typename T>
+inline T gelu_of(T x) {
+  return T(0.5) * x * (T(1) + verf(x * static_cast<T>(kSqrtHalf)));
+}
+template <typename T>
+inline T silu_of(T x) {
+  return x / (T(1) + vexp(-x));
 }
 
 template <typename T>

@@ -12,15 +12,9 @@ namespace etir {
 void gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
   using arg = arguments::gelu_out;
   if (approximate == "tanh") {
-    unary<kFloats>(ctx, self, out, Wide{[](auto x) {
-                     using T = decltype(x);
-                     return T(0.5) * x * (T(1) + vtanh(gelu_tanh_argument(x)));
-                   }});
+    unary<kFloats>(ctx, self, out, Wide{[](auto x) { return gelu_tanh_of(x); }});
   } else if (approximate == "none") {
-    unary<kFloats>(ctx, self, out, Wide{[](auto x) {
-                     using T = decltype(x);
-                     return T(0.5) * x * (T(1) + verf(x * static_cast<T>(kSqrtHalf)));
-                   }});
+    unary<kFloats>(ctx, self, out, Wide{[](auto x) { return gelu_of(x); }});
   } else {
     ctx.fail(Check::KernelArgument, arg::approximate, static_cast<int64_t>(approximate.size));
   }
@@ -60,7 +54,7 @@ void silu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (is_complex(self.dtype)) {
     return unary<kFullComplex>(ctx, self, out, [](auto x) { return x / (decltype(x)(1) + std::exp(-x)); });
   }
-  unary<kFloats>(ctx, self, out, Wide{[](auto x) { return x / (decltype(x)(1) + vexp(-x)); }});
+  unary<kFloats>(ctx, self, out, Wide{[](auto x) { return silu_of(x); }});
 }
 void mish_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   unary<kFloats>(ctx, self, out, Wide{[](auto x) { return x * vtanh(softplus_of(x)); }});

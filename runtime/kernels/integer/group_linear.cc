@@ -1,6 +1,6 @@
 // Linear layers on integers with a scale for each group of the weight's rows: int4_group_dynamic_linear,
-// int8_group_dynamic_linear, and int4_group_dynamic_linear_pair and _triple, layers of one input. float32 in and out;
-// the weight is packed (kernels/util/group_weights.h).
+// int8_group_dynamic_linear, and int4_group_dynamic_linear_pair, _triple and _gated, layers of one input. float32 in
+// and out; the weight is packed (kernels/util/group_weights.h).
 //
 // The input becomes int8 here, in one of two ways. With `sums`, the sum of each row of the dequantized weight, a row of
 // the input has one scale s and one zero point z, by the formula of choose_qparams_per_token_asymmetric:
@@ -14,8 +14,8 @@
 // Minimums add minimum * float(sum of q) in the first form, times s in the second, after the group's product.
 #include <initializer_list>
 
+#include "kernels/integer/group_gate.h"
 #include "kernels/integer/group_linear.gen.h"
-#include "kernels/integer/group_row_product.h"
 
 namespace etir {
 namespace {
@@ -26,7 +26,7 @@ using namespace integer;
 struct Layer {
   const Tensor *weight, *scales, *minimums, *sums, *bias;
   int64_t columns;
-  Tensor* out;
+  Tensor* out;  ///< null: not kept
 };
 
 /// Checks a layer's operands and gives its result a shape; records the failure. `position` is the argument with the
@@ -48,23 +48,26 @@ bool prepare(KernelContext& ctx, const Tensor& input, const Layer& layer, int po
     if (tensor->sizes[0] != layer.columns) return ctx.fail(Check::KernelShape, *tensor, tensor->sizes[0]), false;
     if (!groups::check_rows(ctx, *tensor)) return false;
   }
+  product->row_sums = layer.sums == nullptr ? nullptr : layer.sums->ptr<float>();
+  product->bias = layer.bias == nullptr ? nullptr : layer.bias->ptr<float>();
+  product->row_size = layer.columns;
+  product->variant = group_variant();
+  if (layer.out == nullptr) return true;
   int64_t sizes[kMaxRank];
   for (int d = 0; d + 1 < input.rank; ++d) sizes[d] = input.sizes[d];
   sizes[input.rank - 1] = layer.columns;
   if (!ctx.resize(*layer.out, sizes, input.rank) || !groups::check_rows(ctx, *layer.out)) return false;
-  product->row_sums = layer.sums == nullptr ? nullptr : layer.sums->ptr<float>();
-  product->bias = layer.bias == nullptr ? nullptr : layer.bias->ptr<float>();
   product->out = layer.out->ptr<float>();
-  product->row_size = layer.columns;
-  product->variant = group_variant();
   return true;
 }
 
 constexpr int kMostLayers = 3;  ///< that share an input
 
-/// Layers of one input, which becomes integers once; all have as many groups, and minimums and sums or none.
+/// Layers of one input, which becomes integers once; all have as many groups, and minimums and sums or none. With a
+/// `gate`, the first of two layers gates the second, and the result is that of both.
 template <int kBits>
-void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, int count, int position) {
+void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, int count, int position,
+                const GateFunction* gate = nullptr) {
   if (input.dtype != ScalarType::Float) {
     return ctx.fail(Check::KernelDtype, input, static_cast<int64_t>(input.dtype));
   }
@@ -104,10 +107,15 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
   left.sums = minimums ? ctx.temp_array<float>(pairs) : nullptr;
   left.scales = left.by_row ? nullptr : ctx.temp_array<float>(pairs);
   left.row_scales = left.by_row ? ctx.temp_array<RowScale>(left.rows) : nullptr;
+  if (gate != nullptr && left.rows == 1) products[1].out = ctx.temp_array<float>(columns / 2);
   if (ctx.failed()) return;
   for (int i = 0; i < count; ++i) products[i].left = left;
   const int zero = minimums ? 0 : groups::kZero<kBits>;
-  if (left.rows == 1) return RowProduct<kBits>{products, count, input.ptr<float>(), width, zero}.run(ctx);
+  if (left.rows == 1) {
+    RowProduct<kBits>{products, count, input.ptr<float>(), width, zero}.run(ctx);
+    if (gate != nullptr) apply_gate(*gate, {products[0].out, 0, products[1].out, 0, 1}, columns / 2);
+    return;
+  }
   const int64_t tiles = (left.rows + left.most - 1) / left.most;
   ctx.parallel_for(tiles, 4096 / (left.depth + 1) + 1, [&](int64_t first, int64_t last) {
     const int64_t end = std::min(left.rows, last * left.most);
@@ -124,6 +132,7 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
       if (factors != nullptr) std::fill(factors + at, factors + pairs, 0.0f);
     }
   }
+  if (gate != nullptr) return GatedProduct<kBits>{products[0], products[1], *gate}.run(ctx);
   for (int i = 0; i < count; ++i) {
     if (layers[i].columns > 0) products[i].run(ctx);
   }
@@ -132,11 +141,11 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
 /// Operands of several layers, by their lists.
 struct LayerLists {
   const TensorList &weights, &scales, &minimums, &sums;
-  const IntList& columns;
 };
 
-/// Layers of 4 bits, one for each result. Empty lists of minimums or sums: none of them has any.
-void run_lists(KernelContext& ctx, const Tensor& input, const LayerLists& lists, std::initializer_list<Tensor*> out) {
+/// Fills in the layers of lists, all but their columns and results; records the failure. Empty lists of minimums or
+/// sums: none of them has any.
+bool read_lists(KernelContext& ctx, const LayerLists& lists, size_t count, Layer* layers) {
   using arg = arguments::int4_group_dynamic_linear_pair_out;
   const struct {
     size_t size;
@@ -145,23 +154,36 @@ void run_lists(KernelContext& ctx, const Tensor& input, const LayerLists& lists,
   } all[] = {{lists.weights.size(), arg::weights, false},
              {lists.scales.size(), arg::scales, false},
              {lists.minimums.size(), arg::minimums, true},
-             {lists.sums.size(), arg::sums, true},
-             {lists.columns.size(), arg::columns, false}};
+             {lists.sums.size(), arg::sums, true}};
   for (const auto& list : all) {
-    if (list.size == out.size() || (list.may_be_empty && list.size == 0)) continue;
-    return ctx.fail(Check::KernelArgument, list.position, static_cast<int64_t>(list.size));
+    if (list.size == count || (list.may_be_empty && list.size == 0)) continue;
+    return ctx.fail(Check::KernelArgument, list.position, static_cast<int64_t>(list.size)), false;
   }
+  for (size_t i = 0; i < count; ++i) {
+    layers[i] = {&lists.weights[i],
+                 &lists.scales[i],
+                 lists.minimums.size() == 0 ? nullptr : &lists.minimums[i],
+                 lists.sums.size() == 0 ? nullptr : &lists.sums[i],
+                 nullptr,
+                 0,
+                 nullptr};
+  }
+  return true;
+}
+
+/// Layers of 4 bits, one for each result.
+void run_lists(KernelContext& ctx, const Tensor& input, const LayerLists& lists, const IntList& columns,
+               std::initializer_list<Tensor*> out) {
+  using arg = arguments::int4_group_dynamic_linear_pair_out;
   Layer layers[kMostLayers];
+  if (!read_lists(ctx, lists, out.size(), layers)) return;
+  if (columns.size() != out.size()) {
+    return ctx.fail(Check::KernelArgument, arg::columns, static_cast<int64_t>(columns.size()));
+  }
   int count = 0;
   for (Tensor* result : out) {
-    const auto i = static_cast<size_t>(count);
-    layers[count++] = {&lists.weights[i],
-                       &lists.scales[i],
-                       lists.minimums.size() == 0 ? nullptr : &lists.minimums[i],
-                       lists.sums.size() == 0 ? nullptr : &lists.sums[i],
-                       nullptr,
-                       lists.columns[i],
-                       result};
+    layers[count].columns = columns[static_cast<size_t>(count)];
+    layers[count++].out = result;
   }
   run_layers<4>(ctx, input, layers, count, arg::columns);
 }
@@ -185,13 +207,34 @@ void int8_group_dynamic_linear_out(KernelContext& ctx, const Tensor& input, cons
 void int4_group_dynamic_linear_pair_out(KernelContext& ctx, const Tensor& input, const TensorList& weights,
                                         const TensorList& scales, const TensorList& minimums, const TensorList& sums,
                                         const IntList& columns, Tensor& out0, Tensor& out1) {
-  run_lists(ctx, input, {weights, scales, minimums, sums, columns}, {&out0, &out1});
+  run_lists(ctx, input, {weights, scales, minimums, sums}, columns, {&out0, &out1});
 }
 
 void int4_group_dynamic_linear_triple_out(KernelContext& ctx, const Tensor& input, const TensorList& weights,
                                           const TensorList& scales, const TensorList& minimums, const TensorList& sums,
                                           const IntList& columns, Tensor& out0, Tensor& out1, Tensor& out2) {
-  run_lists(ctx, input, {weights, scales, minimums, sums, columns}, {&out0, &out1, &out2});
+  run_lists(ctx, input, {weights, scales, minimums, sums}, columns, {&out0, &out1, &out2});
+}
+
+/// f(gate) * other, where both are layers of the input, in this order.
+void int4_group_dynamic_linear_gated_out(KernelContext& ctx, const Tensor& input, const TensorList& weights,
+                                         const TensorList& scales, const TensorList& minimums, const TensorList& sums,
+                                         int64_t columns, StringView activation, Tensor& out) {
+  using arg = arguments::int4_group_dynamic_linear_gated_out;
+  static_assert(int{arg::weights} == int{arguments::int4_group_dynamic_linear_pair_out::weights}, "as read_lists says");
+  Layer layers[2];
+  if (!read_lists(ctx, {weights, scales, minimums, sums}, 2, layers)) return;
+  GateFunction function = GateFunction::Silu;
+  if (activation == "gelu") {
+    function = GateFunction::Gelu;
+  } else if (activation == "gelu_tanh") {
+    function = GateFunction::GeluTanh;
+  } else if (!(activation == "silu")) {
+    return ctx.fail(Check::KernelArgument, arg::activation, static_cast<int64_t>(activation.size));
+  }
+  layers[0].columns = layers[1].columns = columns;
+  layers[0].out = &out;
+  run_layers<4>(ctx, input, layers, 2, arg::columns, &function);
 }
 
 }  // namespace etir

@@ -93,11 +93,11 @@ inline float log_special(float x, float finite) {
 /// e^x. Overflows to infinity and underflows through the subnormals to zero.
 inline float vexp(float x) {
   const float above = x < -105.0f ? -105.0f : x;
-  const detail::Reduced reduced = detail::reduce_by_ln2(above > 89.0f ? 89.0f : above);
+  const etir::detail::Reduced reduced = etir::detail::reduce_by_ln2(above > 89.0f ? 89.0f : above);
   // 2^n in two factors: n may be past the exponents of normal numbers at either end.
   const int32_t half = reduced.n >> 1;
-  return (detail::expm1_reduced(reduced.rest) + 1.0f) * detail::power_of_two(half) *
-         detail::power_of_two(reduced.n - half);
+  return (etir::detail::expm1_reduced(reduced.rest) + 1.0f) * etir::detail::power_of_two(half) *
+         etir::detail::power_of_two(reduced.n - half);
 }
 inline double vexp(double x) { return std::exp(x); }
 
@@ -105,37 +105,38 @@ inline double vexp(double x) { return std::exp(x); }
 inline float vexp_nonpositive(float x) {
   constexpr float kLeast = -87.0f;
   const float above = x < kLeast ? kLeast : x;
-  const float shifted = detail::madd(above, detail::kLog2E, detail::kRoundMagic);
-  const float n = shifted - detail::kRoundMagic;
-  const float rest = detail::madd(n, -detail::kLn2Low, detail::madd(n, -detail::kLn2High, above));
+  const float shifted = etir::detail::madd(above, etir::detail::kLog2E, etir::detail::kRoundMagic);
+  const float n = shifted - etir::detail::kRoundMagic;
+  const float rest =
+      etir::detail::madd(n, -etir::detail::kLn2Low, etir::detail::madd(n, -etir::detail::kLn2High, above));
   // n is in the low bits of `shifted`; it is added to the exponent of a number in [sqrt(1/2), sqrt(2)].
-  const uint32_t exponent = detail::bit_cast<uint32_t>(shifted) << 23;
-  const uint32_t bits = detail::bit_cast<uint32_t>(detail::expm1_reduced(rest) + 1.0f) + exponent;
-  return x < kLeast ? 0.0f : detail::bit_cast<float>(bits);
+  const uint32_t exponent = etir::detail::bit_cast<uint32_t>(shifted) << 23;
+  const uint32_t bits = etir::detail::bit_cast<uint32_t>(etir::detail::expm1_reduced(rest) + 1.0f) + exponent;
+  return x < kLeast ? 0.0f : etir::detail::bit_cast<float>(bits);
 }
 inline double vexp_nonpositive(double x) { return std::exp(x); }
 
 /// e^x - 1, accurate near 0.
 inline float vexpm1(float x) {
   const float above = x < -30.0f ? -30.0f : x;
-  const detail::Reduced reduced = detail::reduce_by_ln2(above > 89.0f ? 89.0f : above);
-  const float scale = detail::power_of_two(reduced.n - 1);
-  const float result = 2.0f * detail::madd(scale, detail::expm1_reduced(reduced.rest), scale - 0.5f);
+  const etir::detail::Reduced reduced = etir::detail::reduce_by_ln2(above > 89.0f ? 89.0f : above);
+  const float scale = etir::detail::power_of_two(reduced.n - 1);
+  const float result = 2.0f * etir::detail::madd(scale, etir::detail::expm1_reduced(reduced.rest), scale - 0.5f);
   return std::fabs(x) < 1e-8f ? x : result;
 }
 inline double vexpm1(double x) { return std::expm1(x); }
 
 inline float vlog(float x) {
-  const detail::LogParts parts = detail::log_parts(x);
-  const float low = detail::madd(parts.e, detail::kLn2Low, parts.tail);
-  return detail::log_special(x, detail::madd(parts.e, detail::kLn2High, parts.f + low));
+  const etir::detail::LogParts parts = etir::detail::log_parts(x);
+  const float low = etir::detail::madd(parts.e, etir::detail::kLn2Low, parts.tail);
+  return etir::detail::log_special(x, etir::detail::madd(parts.e, etir::detail::kLn2High, parts.f + low));
 }
 inline double vlog(double x) { return std::log(x); }
 
 /// Exact for powers of two.
 inline float vlog2(float x) {
-  const detail::LogParts parts = detail::log_parts(x);
-  return detail::log_special(x, detail::madd(parts.f + parts.tail, detail::kLog2E, parts.e));
+  const etir::detail::LogParts parts = etir::detail::log_parts(x);
+  return etir::detail::log_special(x, etir::detail::madd(parts.f + parts.tail, etir::detail::kLog2E, parts.e));
 }
 inline double vlog2(double x) { return std::log2(x); }
 
@@ -151,9 +152,9 @@ inline double vlog1p(double x) { return std::log1p(x); }
 
 inline float vtanh(float x) {
   const float magnitude = std::fabs(x);
-  const detail::Reduced reduced = detail::reduce_by_ln2(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
-  const float scale = detail::power_of_two(reduced.n);
-  const float minus_one = detail::madd(scale, detail::expm1_reduced(reduced.rest), scale - 1.0f);
+  const etir::detail::Reduced reduced = etir::detail::reduce_by_ln2(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
+  const float scale = etir::detail::power_of_two(reduced.n);
+  const float minus_one = etir::detail::madd(scale, etir::detail::expm1_reduced(reduced.rest), scale - 1.0f);
   // Below this x is the nearest float.
   return magnitude < 2.4e-4f ? x : std::copysign(minus_one / (minus_one + 2.0f), x);
 }
@@ -173,19 +174,19 @@ inline double vsigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
   const float a = magnitude > kOne ? kOne : magnitude;
   const float z = a * a;
   float p = 7.889119297033176e-05f;
-  p = detail::madd(p, z, -0.0008020841050893068f);
-  p = detail::madd(p, z, 0.005189535208046436f);
-  p = detail::madd(p, z, -0.026854444295167923f);
-  p = detail::madd(p, z, 0.11283600330352783f);
-  p = detail::madd(p, z, -0.3761262595653534f);
-  p = detail::madd(p, z, 1.1283791065216064f);
+  p = etir::detail::madd(p, z, -0.0008020841050893068f);
+  p = etir::detail::madd(p, z, 0.005189535208046436f);
+  p = etir::detail::madd(p, z, -0.026854444295167923f);
+  p = etir::detail::madd(p, z, 0.11283600330352783f);
+  p = etir::detail::madd(p, z, -0.3761262595653534f);
+  p = etir::detail::madd(p, z, 1.1283791065216064f);
   float q = -0.0001855748560046777f;
-  q = detail::madd(q, a, 0.002939615398645401f);
-  q = detail::madd(q, a, -0.021805349737405777f);
-  q = detail::madd(q, a, 0.10303743183612823f);
-  q = detail::madd(q, a, 0.6382256150245667f);
-  q = detail::madd(q, a, 1.1270400285720825f);
-  q = detail::madd(q, a, 0.00035370929981581867f);
+  q = etir::detail::madd(q, a, 0.002939615398645401f);
+  q = etir::detail::madd(q, a, -0.021805349737405777f);
+  q = etir::detail::madd(q, a, 0.10303743183612823f);
+  q = etir::detail::madd(q, a, 0.6382256150245667f);
+  q = etir::detail::madd(q, a, 1.1270400285720825f);
+  q = etir::detail::madd(q, a, 0.00035370929981581867f);
   return std::copysign(a < 1.0f ? a * p : 1.0f - vexp_nonpositive(-q), x);
 }
 inline double verf(double x) { return std::erf(x); }

@@ -19,7 +19,7 @@ from etir.interpret.numpy_ops.groups import packed_groups
 
 from etir_testing import ROOT
 from etir_testing.runtime.integer_variants import VARIANTS, integer_kernels
-from etir_testing.runtime.kernels import KernelFailure, Kernels
+from etir_testing.runtime.kernels import KernelFailure, Kernels, build_kernels
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -381,6 +381,52 @@ def test_layers_of_one_input(variant: str, kernels: Kernels, shape: tuple[int, i
             alone, _ = call(kernels, "int4_group_dynamic_linear", [x, *layer.arguments, of_rows, None, n])
             np.testing.assert_array_equal(result.numpy(), alone)
             assert_products(variant, layer, x, form, result.numpy(), other)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize(
+    "shape", [(1, 64, 2, 40), (5, 96, 3, 37), (70, 128, 4, 40), (300, 96, 3, 19), (20, 128, 1, 16), (0, 32, 1, 5)]
+)
+@pytest.mark.parametrize(("form", "low"), [("rows", False), ("rows", True), ("groups", True)])
+def test_a_layer_that_gates_another(
+    variant: str, kernels: Kernels, activation: str, shape: tuple[int, int, int, int], form: str, low: bool
+) -> None:
+    """The bits of both layers, of the activation and of the product."""
+    rows, depth, groups, columns = shape
+    layers = [Layer(4, columns, depth, groups, low=low, dtype=np.float16) for _ in range(2)]
+    layers[1].arguments[0] = layers[1].arguments[0][:, ::-1].copy()
+    x = layers[0].rows(rows, depth)
+    lists = [[layer.arguments[i] for layer in layers if layer.arguments[i] is not None] for i in range(3)]
+    sums = [layer.sums for layer in layers] if form == "rows" else []
+    arguments = [x, *lists, sums]
+    like = torch.zeros(rows, columns)
+    given = [tensor(x), *([tensor(one) for one in many] for many in arguments[1:])]
+    pair = kernels.call("etir::int4_group_dynamic_linear_pair.out", [*given, [columns] * 2], [like, like])
+    function, more = ("silu", []) if activation == "silu" else ("gelu", ["tanh" if "tanh" in activation else "none"])
+    others = build_kernels("elementwise") if variant == "portable" else kernels
+    (active,) = others.call(f"aten::{function}.out", [pair[0], *more], [like])
+    name = "etir::int4_group_dynamic_linear_gated.out"
+    (found,) = kernels.call(name, [*given, columns, activation], [like])
+    assert kernels.temp_used <= declared_temp(name, [*arguments, columns, activation])
+    np.testing.assert_array_equal(found.numpy(), (active * pair[1]).numpy())
+    wanted = lookup("etir.int4_group_dynamic_linear_gated.default")(*arguments, columns, activation)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max(initial=0))
+
+
+def test_a_gate_refuses(kernels: Kernels) -> None:
+    layer = Layer(4, 16, 64, 2, low=False, dtype=np.float16)
+    weights, scales = ([tensor(layer.arguments[i])] * 2 for i in range(2))
+    sums = [tensor(layer.sums)] * 2
+    x, like = torch.zeros(3, 64), [torch.zeros(3, 16)]
+    for bad in (
+        [x, weights, scales, [], sums, 16, "relu"],
+        [x, weights, scales, [], sums, 17, "silu"],
+        [x, weights[:1], scales, [], sums, 16, "silu"],
+        [x, weights, scales, scales[:1], sums, 16, "silu"],
+        [x, [*weights, weights[0]], [*scales, scales[0]], [], [], 16, "silu"],
+    ):
+        with pytest.raises(KernelFailure):
+            kernels.call("etir::int4_group_dynamic_linear_gated.out", bad, like)
 
 
 def test_layers_of_one_input_refuse(kernels: Kernels) -> None:

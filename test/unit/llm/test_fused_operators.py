@@ -22,7 +22,7 @@ from etir_testing.models import checkpoints
 from etir_testing.models.static_cache import PROMPT
 
 FUSED = ("etir::rms_norm.out", "etir::rotary.out")
-JOINED = ("etir::int4_group_dynamic_linear_triple.out", "etir::int4_group_dynamic_linear_pair.out")
+JOINED = ("etir::int4_group_dynamic_linear_triple.out", "etir::int4_group_dynamic_linear_gated.out")
 
 
 def _compiled(folder: Path, recipe: str) -> bytes:
