@@ -230,9 +230,18 @@ def without_code(outlined: Outlined) -> Artifact:
 
 def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:
     """The ``tile`` level of an outlined function, without places and schedules."""
-    module = lower_function(outlined, target)
-    func = module.body.block.first_op
+    return rewritten_function(lowered_function(outlined, target), outlined, target)
+
+
+def lowered_function(outlined: FuncOp, target: Cpu) -> FuncOp:
+    """The function of ``tile`` that an outlined one becomes at first."""
+    func = lower_function(outlined, target).body.block.first_op
     assert isinstance(func, FuncOp)
+    return func
+
+
+def rewritten_function(func: FuncOp, outlined: FuncOp, target: Cpu) -> FuncOp:
+    """A function of ``tile`` after all rewrites, in place."""
     for rewrite in REWRITES:
         rewrite(func)
     fuse_rows(func, target)

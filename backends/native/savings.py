@@ -39,7 +39,7 @@ from xdsl.ir import Attribute
 
 from etir.backends.api.interface import Outlined
 from etir.backends.api.memory import PlansOnly
-from etir.backends.native.compile import free_places, kernels_of, processors, tile_function
+from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.functions import CUT, DIRECT, SAVES, saved
@@ -57,6 +57,8 @@ CHOSEN = (CUT, DIRECT, SAVES)
 """The attributes that have the choice."""
 SLOW = ("panels", "tiles")
 """Savings that are tried before images lose their borders, and after that."""
+LOWERED = frozenset(("masks", "parts", "joins", "tiles"))
+"""Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
 
@@ -88,7 +90,9 @@ class _Choice:
 
     def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
         self.func = outlined.func
-        self.cpus = cpus
+        self.target = processors(cpus)[0]
+        self.known: dict[tuple[frozenset[str], tuple[str, ...]], tuple[int, bool]] = {}
+        self.lowered: dict[tuple[frozenset[str], tuple[str, ...]], FuncOp] = {}
         self.is_transformed = False
         free = free_places(outlined, Frame(outlined.module))
         self.around: Around = [APART if place == APART else None for place in free]
@@ -174,9 +178,25 @@ class _Choice:
 
     def _arena(self) -> int:
         """Bytes that code needs with the inputs and outputs that may be in its workspace."""
-        made = tile_function(self.func, processors(self.cpus)[0])
-        self.is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
-        return plan_function(made, self.around)
+        names = frozenset(saved(self.func))
+        rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT))
+        if (names, rest) not in self.known:
+            made = rewritten_function(self._lowered(names, rest), self.func, self.target)
+            is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
+            self.known[names, rest] = plan_function(made, self.around), is_transformed
+        arena, self.is_transformed = self.known[names, rest]
+        return arena
+
+    def _lowered(self, names: frozenset[str], rest: tuple[str, ...]) -> FuncOp:
+        """The function of ``tile`` before its rewrites, lowered once for savings that lowering does not see."""
+        key = names & LOWERED, rest
+        if key not in self.lowered:
+            self.lowered[key] = lowered_function(self.func, self.target)
+        func = self.lowered[key].clone()
+        func.attributes.pop(SAVES, None)
+        if SAVES in self.func.attributes:
+            func.attributes[SAVES] = self.func.attributes[SAVES]
+        return func
 
 
 def _readers(func: FuncOp) -> Iterator[SchemaOp]:
