@@ -40,16 +40,9 @@ class Waits(nn.Module):
         return self.last(start * torch.cumsum(torch.tanh(wide), 0)[:, :96])
 
 
-def deep() -> nn.Module:
-    """The same after layers that are most of the work."""
+def program(**options: Any) -> tuple[etir.Program, nn.Module, torch.Tensor]:
     torch.manual_seed(0)
-    layers = [layer for _ in range(4) for layer in (nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 64), nn.Tanh())]
-    return nn.Sequential(*layers, Waits())
-
-
-def program(model: nn.Module | None = None, **options: Any) -> tuple[etir.Program, nn.Module, torch.Tensor]:
-    torch.manual_seed(0)
-    model, x = (model or Waits()).eval(), torch.randn(16, 64)
+    model, x = Waits().eval(), torch.randn(16, 64)
     return etir.compile(torch.export.export(model, (x,)), target="etir", **options), model, x
 
 
@@ -75,19 +68,9 @@ def test_a_program_within_the_bound() -> None:
 
 
 def test_most_of_the_work_stays_code() -> None:
-    """By default a program is within the bound where that leaves little of it to the kernels; else it is as with
-    ``arena=free``, and the report says how much more it needs.
+    """By default a program of which much would be left is as with ``arena=free``; the report says how much more it
+    needs and how to need no more.
     """
-    plain, model, x = program(deep())
-    default, *_ = program(deep(), delegates=["native{cpus=x86-64}"])
-    assert bytes_of(default) <= bytes_of(plain) < bytes_of(program(deep(), delegates=FREE)[0])
-    assert default.delegation is not None and default.delegation.memory == ""
-    assert "native{arena=free} has it" in str(default.delegation)
-    assert default.delegation.backends[0].claimed["aten.linear.default"] >= 8
-    for native in ("trusted", "refuse"):
-        (got,) = etir.runtime.load(default, native=native).forward(x)
-        with torch.no_grad():
-            torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-5, atol=1e-5)
     above, *_ = program(delegates=["native{cpus=x86-64}"])
     assert above.buffer == program(delegates=FREE)[0].buffer
     assert above.delegation is not None
