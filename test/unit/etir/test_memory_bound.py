@@ -1,0 +1,100 @@
+"""What is left to the kernels so that a program fits: by what steps need, and how much of the work they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from etir.backends.api.memory import DelegateNeeds, Need, PlansOnly
+from etir.emit.runtime_memory import RuntimeMemory
+from etir.memory_bound import within_bound
+from etir.options import CompileOptions
+from etir.passes.delegation.report import BackendReport, DelegationReport, PartitionReport, Rejected
+from etir.program import Program
+
+STEPS = (Need(60, (1, 2), 70), Need(90, (3,), 20), Need(60, (4,), 10))
+"""A delegate whose second step needs more than the others; operators 1 and 2 are one."""
+
+
+@dataclass
+class Compiled:
+    """What is asked of a program: its memory, what it was compiled with, its report."""
+
+    bytes: int
+    options: CompileOptions
+    delegation: DelegationReport | None
+    has_code: bool
+    warnings: tuple[Any, ...] = ()
+
+    def runtime_memory(self) -> dict[str, Any]:
+        """One method."""
+        return {"forward": cast("RuntimeMemory", _Memory((self.bytes,), 0))}
+
+
+@dataclass
+class _Memory:
+    planned: tuple[int, ...]
+    temp: int
+
+
+class Compiler:
+    """Compiles a program that needs 80 bytes on the kernels, and what its largest step needs with code."""
+
+    def __init__(self, steps: tuple[Need, ...]) -> None:
+        self.steps = steps
+        self.codes = 0
+
+    def __call__(self, options: CompileOptions, plans: PlansOnly | None) -> Program:
+        left = options.partition.leave
+        steps = [s for s in self.steps if not any(f"forward_native:{n}" in left for n in s.operators)]
+        if not options.delegates:
+            return cast("Program", Compiled(80, options, None, True))
+        size = max((step.bytes for step in steps), default=80)
+        has_code = plans is None or plans.makes_code(size)
+        self.codes += has_code
+        if plans is not None:
+            plans.needs["forward_native_0"] = DelegateNeeds(size, steps)
+        part = PartitionReport("forward_native_0", "forward", {}, 1, 1, 4, 4, 0, 0, "EtirNativeBackend")
+        rejected = [Rejected("aten.add.Tensor", len(left), "it is to be left to others", "")] if left else []
+        backend = BackendReport("native", "EtirNativeBackend", "", {}, rejected, [part] if steps else [], [])
+        return cast("Program", Compiled(size, options, DelegationReport(4, {}, [backend]), has_code))
+
+
+def compiled(delegate: str, steps: tuple[Need, ...], **options: Any) -> tuple[Compiled, Compiler]:
+    compiler = Compiler(steps)
+    return cast(
+        "Compiled", within_bound(CompileOptions(target="etir", delegates=(delegate,), **options), compiler)
+    ), compiler
+
+
+@pytest.mark.parametrize("delegate", ["native", "native{arena=kernels}"])
+def test_little_of_the_work_is_left(delegate: str) -> None:
+    """The operators of the step that needs too much, and no others; code is made once, and the report says why."""
+    found, compiler = compiled(delegate, STEPS)
+    assert found.options.partition.leave == ("forward_native:3",)
+    assert found.bytes == 60 and found.has_code and compiler.codes == 1
+    assert "more memory than without the delegate; native{arena=free} has it" in str(found.delegation)
+
+
+def test_much_of_the_work() -> None:
+    """Then the program is as it is, and the report has the bytes; with ``arena=kernels`` it is left all the same."""
+    steps = (STEPS[0], Need(90, (3,), 200))
+    found, compiler = compiled("native", steps)
+    assert found.options.partition.leave == () and found.bytes == 90 and compiler.codes == 1
+    assert found.delegation is not None and found.delegation.memory.startswith("90 bytes")
+    assert "10 more than without: native{arena=kernels} needs no more" in found.delegation.memory
+    assert compiled("native{arena=kernels}", steps)[0].options.partition.leave == ("forward_native:3",)
+
+
+def test_what_fits() -> None:
+    """One compilation besides the one without delegates; nothing is left."""
+    found, compiler = compiled("native", (STEPS[0], STEPS[2]))
+    assert found.options.partition.leave == () and found.bytes == 60 and compiler.codes == 1
+
+
+def test_nothing_may_be_left() -> None:
+    """With ``fallback="refuse"`` nothing goes to the kernels for the sake of memory."""
+    found, _ = compiled("native", STEPS, fallback="refuse")
+    assert found.options.partition.leave == () and found.bytes == 90
