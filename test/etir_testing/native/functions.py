@@ -92,5 +92,5 @@ def functions_of(exported: Any, family_of: str = "x86-64-v4") -> list[Tiled]:
     """The functions of ``tile`` of an exported program, in order; no code is made."""
     with collected(family_of) as found, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        etir.compile(exported, target="etir", delegates=["native"])
+        etir.compile(exported, target="etir", delegates=["native{arena=free}"])
     return found
