@@ -158,6 +158,18 @@ class PatternRewriter:
         """Say why the pattern leaves the root alone; the last reason counts."""
         self.reason = reason
 
+    def take_back(self) -> None:
+        """Erase what was inserted by a pattern that left the root alone in the end, unless something reads it: nothing
+        has changed then, and nothing has to be looked at again.
+        """
+        made = dict.fromkeys(self.new_ops)
+        readers = (use.operation for op in made for result in op.results for use in result.uses)
+        if self.touched or self.erased or not all(reader in made for reader in readers):
+            return
+        for op in reversed(self.new_ops):
+            Rewriter.erase_op(op)
+        self.new_ops, self.changed = [], False
+
     def insert_op(self, op: OpT, before: Operation | None = None) -> OpT:
         """Insert a new operation before ``before`` (default: the root); it takes the root's location if it has none.
 
@@ -277,6 +289,8 @@ def apply_patterns_greedily(
                 raise
             except Exception as error:
                 raise PatternError(pattern, name, location) from error
+            if rewriter.reason is not None and rewriter.new_ops:
+                rewriter.take_back()
             if not rewriter.changed:
                 if observer is not None and rewriter.reason is not None:
                     observer.on_match_failure(pattern, op, rewriter.reason)

@@ -125,3 +125,21 @@ def test_a_file_of_encodings_has_scales_for_what_samples_did_not_run(tmp_path: A
     found = _quantized(module, [X], "etir", ranges=tmp_path / "net.json")
     assert set(_layers(found)) == {("int8", "")}
     assert min(_losses(module, found, "etir", -X)) > 35
+
+
+def test_a_skipped_layer_behind_padded_integers() -> None:
+    """Moves of integers that are made for a layer, which is float32 after all, are taken back (E0501 before)."""
+
+    class Padded(_Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(32, 32)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = self.first(x)
+            return self.a(y), self.b(nn.functional.pad(y[:, :24], (4, 4)))
+
+    module = Padded().eval()
+    found = _quantized(module, [X], "etir", skip=["b"])
+    assert [stored for stored, _ in _layers(found)] == ["int8", "int8", "float32"]
+    assert min(_losses(module, found, "etir", X)) > 35
