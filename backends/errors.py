@@ -46,6 +46,12 @@ E1110 = define(
     "an installed backend cannot be used",
     "its entry point in group etir.backends has to name an instance of etir.backends.api.interface.Backend",
 )
+E1113 = define(
+    "E1113",
+    "a delegate's arguments are not where its payload allows them",
+    "compile the program again; in text, give the output a buffer of its own, and leave the compile specs 'workspace' "
+    "and 'over' as they were written, since the payload was made for them",
+)
 E1112 = define(
     "E1112",
     "a partitioner or a backend of executorch fails",

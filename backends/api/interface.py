@@ -53,6 +53,7 @@ from etir.dialects.et.program import (
     WriteStateOp,
 )
 from etir.dialects.et.weights import Blob, payload_of
+from etir.dialects.et.workspace import DIGEST_BYTES
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
@@ -106,8 +107,9 @@ class Artifact:
     attribute ``external`` that the runtime half finds by name in the files beside the program. ``method_memory`` (on
     64-bit machines, ``method_memory_32`` on 32-bit ones) and ``temp_memory`` are the most bytes of each kind that the
     delegate takes on etir's runtime, for the memory report. ``files`` are what a client's build compiles, by name
-    (functions that use the same name share the file), ``linked`` what their code takes there, for the report. ``over``
-    are inputs and outputs, by number, that may be one memory: the output is written after the input has been read.
+    (functions that use the same name share the file), ``linked`` what their code takes there, for the report.
+    Compile specs that say where arguments may be (:mod:`etir.dialects.et.workspace`) are refused unless
+    :meth:`Backend.arguments` knows them again.
     """
 
     blob: bytes
@@ -120,7 +122,18 @@ class Artifact:
     temp_memory: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     linked: LinkedSizes | None = None
-    over: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class PayloadArguments:
+    """What the calls of a delegate are given: so many ``inputs``, so many ``outputs`` after them, and the workspace, if
+    there is one. ``memory`` is the digest of the compile specs that say where they may be, for which the payload was
+    made (:func:`~etir.dialects.et.workspace.memory_digest`); by default that of none.
+    """
+
+    inputs: int
+    outputs: int
+    memory: bytes = bytes(DIGEST_BYTES)
 
 
 @dataclass(frozen=True)
@@ -393,6 +406,14 @@ class Backend(ABC):
         """
         ops = func.body.block.ops
         return [[op] for op in ops if op.operands and not isinstance(op, (ReturnOp, WriteStateOp))]
+
+    def arguments(self, blob: bytes | memoryview) -> PayloadArguments | None:
+        """What calls with the blob are given, so that text which lets an output overwrite an input is refused (E1113).
+
+        By default None, for a backend that does not say: then no compile spec may let arguments share memory. Raises
+        what :meth:`disassemble` does.
+        """
+        return None
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The blob as text for a reader, constants by digest and size. Raises E1103 for a blob of another version and

@@ -10,7 +10,15 @@ from xdsl.dialects.builtin import TensorType, i1
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Dialect, Operation
 
-from etir.backends.api.interface import Artifact, Backend, InsideLowering, Outlined, PartitionSummary, PreservedOp
+from etir.backends.api.interface import (
+    Artifact,
+    Backend,
+    InsideLowering,
+    Outlined,
+    PartitionSummary,
+    PayloadArguments,
+    PreservedOp,
+)
 from etir.backends.api.patterns import Row, operator_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 
@@ -184,6 +192,12 @@ class NativeBackend(Backend):
 
         fallback = read_blob(blob).fallback
         return REFERENCE.kernels(fallback) if fallback else ()
+
+    def arguments(self, blob: bytes | memoryview) -> PayloadArguments:
+        """What the header says. The digest is that of the specs that places were planned for."""
+        from etir.backends.native.blob import read_arguments
+
+        return read_arguments(blob)
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The images by processor, size and digest, and the program of the fallback."""

@@ -11,7 +11,8 @@ offset bytes what
 32     8     offset and bytes of the fallback: a blob of the reference delegate; 0 bytes beside linked code, which
              has the weights
 40     4     bytes of the workspace, an argument after the outputs that has the arena (from version 3); 0 without one
-44     20    0
+44     20    what it says of where arguments may be: the digest of compile specs (``memory_digest``), which no runtime
+             reads; 0 without any
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each; a size with bit 31 is the greatest one
              of a dim that is known at run time only, which version 2 has; bit 30 of the first size of an input says
              that it is of truth values, a byte each, and no floats, which version 5 has
@@ -42,9 +43,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from etir.backends.api.interface import PayloadArguments
 from etir.backends.errors import E1103, E1108
 from etir.backends.native.image import Image
 from etir.backends.native.sizes import Size, most
+from etir.dialects.et.workspace import DIGEST_BYTES
 
 MAGIC = b"ETNC"
 VERSION = 1
@@ -63,7 +66,7 @@ IS_BOUND = 1 << 31
 SPREAD = 4
 """In the row of a constant."""
 MAX_RANK = 8
-_HEADER = struct.Struct("<4s10I20x")
+_HEADER = struct.Struct("<4s10I20s")
 _TENSOR = struct.Struct("<9I")
 _WEIGHT = struct.Struct("<4I")
 _CONSTANT = struct.Struct("<10I")
@@ -123,6 +126,7 @@ class NativeBlob:
     variants: tuple[Variant, ...]
     fallback: bytes = field(repr=False)
     workspace: int = 0
+    memory: bytes = bytes(DIGEST_BYTES)
 
 
 def said(shape: Sequence[int], of_flags: bool = False) -> tuple[int, ...]:
@@ -197,21 +201,34 @@ def write_blob(blob: NativeBlob) -> bytes:
     version = VERSION_SPREAD if any(c.spread for c in blob.constants) else version
     if any(shape and shape[0] & IS_FLAGS for shape in blob.shapes):
         version = VERSION_FLAGS
-    numbers = (version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback, blob.workspace)
+    numbers = (version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback, blob.workspace, blob.memory)
     return _HEADER.pack(MAGIC, *numbers) + rows + tail
+
+
+def read_arguments(data: bytes | memoryview) -> PayloadArguments:
+    """What the header says of the arguments. Raises what :func:`read_blob` does."""
+    _, inputs, outputs, *_, memory = _header(memoryview(data))
+    return PayloadArguments(inputs, outputs, memory)
+
+
+def _header(view: memoryview) -> tuple[Any, ...]:
+    """The numbers of the header from the version on."""
+    if view.nbytes < _HEADER.size or view[:4] != MAGIC:
+        raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
+    _, *numbers = _HEADER.unpack_from(view)
+    version = numbers[0]
+    if not VERSION <= version <= VERSION_FLAGS:
+        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_FLAGS}")
+    return tuple(numbers)
 
 
 def read_blob(data: bytes | memoryview) -> NativeBlob:
     """Parse a blob. Raises E1108 for what is none, or damaged, and E1103 for another version."""
     view = memoryview(data)
-    if view.nbytes < _HEADER.size or view[:4] != MAGIC:
-        raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
-    _, version, inputs, outputs, weights, variants, constants, arena, at, size, workspace = _HEADER.unpack_from(view)
-    if not VERSION <= version <= VERSION_FLAGS:
-        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_FLAGS}")
+    version, inputs, outputs, weights, variants, constants, arena, at, size, workspace, memory = _header(view)
     try:
         found = _read(view, inputs, outputs, (weights, constants, variants), arena, (at, size))
-        return replace(found, workspace=workspace if version >= VERSION_WORKSPACE else 0)
+        return replace(found, workspace=workspace if version >= VERSION_WORKSPACE else 0, memory=memory)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise E1108.error(f"a blob of the delegate 'native' ends early or is damaged: {error}") from error
 

@@ -47,6 +47,7 @@ from etir.backends.native.workspace import Planned, needs_of, plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
+from etir.dialects.et.workspace import memory_digest, memory_specs
 from etir.dialects.text import source_location
 
 if TYPE_CHECKING:
@@ -193,15 +194,17 @@ def _artifact(
     if workspace is not None:
         frame.keep(outlined.name, workspace.outputs)
     size = 0 if workspace is None else workspace.size
-    blob = NativeBlob(inputs, arguments, arena, weights, constants, tuple(variants), fallback.blob, size)
+    over = [pair for pair in pairs_of(outlined.func) if is_over(func, pair) and kernels.is_over(pair)]
+    specs = memory_specs(workspace, over)
+    memory = memory_digest(specs)
+    blob = NativeBlob(inputs, arguments, arena, weights, constants, tuple(variants), fallback.blob, size, memory)
     return Artifact(
         write_blob(blob),
         named_data=named,
-        specs=() if workspace is None else (workspace.spec(),),
+        specs=specs,
         method_memory=fallback.method_memory + OBJECT_BYTES + argument_bytes(arguments, len(weights)),
         method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + argument_bytes(arguments, len(weights), 4),
         temp_memory=fallback.temp_memory,
-        over=tuple(pair for pair in pairs_of(outlined.func) if is_over(func, pair) and kernels.is_over(pair)),
     )
 
 

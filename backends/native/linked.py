@@ -46,6 +46,7 @@ from etir.backends.native.print_c import call_text, header, print_c, weights_of
 from etir.backends.native.tile import is_flags, shape_of
 from etir.backends.native.workspace import plan_code
 from etir.diagnostics import EtirError
+from etir.dialects.et.workspace import memory_digest, memory_specs
 
 ENTRY = "etir_native_entry"
 WEIGHTS = "etir_native_weights.c"
@@ -139,10 +140,12 @@ def _function(outlined: Outlined, target: Cpu, cc: str, frame: Frame) -> _Functi
     workspace = planned.workspace
     if workspace is not None:
         frame.keep(outlined.name, workspace.outputs)
-    blob = NativeBlob(inputs, shapes, arena, (), (), (variant,), b"", 0 if workspace is None else workspace.size)
+    specs = memory_specs(workspace)
+    size = 0 if workspace is None else workspace.size
+    blob = NativeBlob(inputs, shapes, arena, (), (), (variant,), b"", size, memory_digest(specs))
     artifact = Artifact(
         write_blob(blob),
-        specs=() if workspace is None else (workspace.spec(),),
+        specs=specs,
         method_memory=OBJECT_BYTES + argument_bytes(shapes, 0),
         method_memory_32=OBJECT_BYTES + argument_bytes(shapes, 0, 4),
         linked=sizes,

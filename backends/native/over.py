@@ -20,15 +20,18 @@ from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.native.errors import E1165
 from etir.backends.native.functions import outputs_of
 from etir.backends.native.kernels import template_of
 from etir.backends.native.passes.tile_forward import is_copy
 from etir.backends.native.tile import BufferOp, MapOp, TemplateOp, YieldOp, body_of, lie_alike
 from etir.backends.native.users import base_of, place_of, readers_of, writers_of
 from etir.backends.native.view import view_of
+from etir.dialects.text import source_location
 
 if TYPE_CHECKING:
     from etir.backends.native.frame import Frame
+    from etir.diagnostics import SourceLocation
 
 OVER = "native.over"
 """Of an outlined function: an input and an output of one memory, for each such pair."""
@@ -45,10 +48,23 @@ def set_pairs(func: FuncOp, frame: Frame) -> None:
 
 
 def pairs_of(func: FuncOp) -> list[Pair]:
-    """The pairs of an outlined function."""
+    """The pairs of an outlined function. Raises E1165 for what is no input and output of one type."""
     found = func.attributes.get(OVER)
     rows = found.data if isinstance(found, ArrayAttr) else ()
-    return [(row.get_values()[0], row.get_values()[1]) for row in rows if isinstance(row, DenseArrayBase)]
+    types = func.function_type
+    pairs: list[Pair] = []
+    for row in rows:
+        pair = tuple(row.get_values()) if isinstance(row, DenseArrayBase) else ()
+        if len(pair) != 2 or not (0 <= pair[0] < len(types.inputs) and 0 <= pair[1] < len(types.outputs)):
+            raise E1165.error(f"{OVER} has {row}, which is no input and output of @{func.sym_name.data}", _place(func))
+        if types.inputs.data[pair[0]] != types.outputs.data[pair[1]]:
+            raise E1165.error(f"{OVER} has {row}, which differ in @{func.sym_name.data}", _place(func))
+        pairs.append((pair[0], pair[1]))
+    return pairs
+
+
+def _place(func: FuncOp) -> SourceLocation | None:
+    return source_location(func.location)
 
 
 def write_over(func: FuncOp, pairs: Sequence[Pair]) -> None:

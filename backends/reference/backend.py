@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
-from etir.backends.api.interface import Artifact, Backend, InsideLowering, Outlined
+from etir.backends.api.interface import Artifact, Backend, InsideLowering, Outlined, PayloadArguments
 from etir.backends.api.patterns import ANY, Condition, Match, Row, operator_of
 from etir.backends.api.patterns import op as node
 from etir.backends.reference.blob import VERSION, read_blob
@@ -105,6 +105,13 @@ class ReferenceBackend(Backend):
 
         plan = read_pte(read_blob(blob).program).execution_plan[0]
         return tuple(operator.full_name for operator in plan.operators)
+
+    def arguments(self, blob: bytes | memoryview) -> PayloadArguments:
+        """Those of the program inside."""
+        from etir.emit.pte.reader import read_pte
+
+        plan = read_pte(read_blob(blob).program).execution_plan[0]
+        return PayloadArguments(len(plan.inputs), len(plan.outputs))
 
     def disassemble(self, blob: bytes | memoryview, named_data: Mapping[str, bytes | memoryview]) -> str:
         """The program inside, at the executable level."""

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Dialect, Operation, SSAValue
 
-from etir.backends.api.interface import Artifact, Backend, NamedBlob, Outlined, PartitionSummary, PreservedOp
+from etir.backends.api.interface import (
+    Artifact,
+    Backend,
+    NamedBlob,
+    Outlined,
+    PartitionSummary,
+    PayloadArguments,
+    PreservedOp,
+)
 from etir.backends.api.patterns import Row, operator_of
 from etir.backends.api.quantization import QuantizedRow
 from etir.backends.xnnpack import schema
@@ -105,6 +113,13 @@ class XnnpackBackend(Backend):
         if from_function(function).canonical() != graph.canonical():
             return None
         return function, tuple(graph.keys())
+
+    def arguments(self, blob: bytes | memoryview) -> PayloadArguments:
+        """The graph's external values, of which calls name inputs first."""
+        from etir.backends.xnnpack.blob_reader import read_blob
+
+        graph = read_blob(blob)
+        return PayloadArguments(len(graph.inputs), len(graph.outputs))
 
     def lift(
         self,

@@ -14,8 +14,6 @@ from etir.dialects.literals import int_attr
 
 BESIDE = "beside"
 """Attribute of ``et.delegate``: the weights and states that it finds by name in the files beside the program."""
-OVER = "over"
-"""Attribute of ``et.delegate``: inputs and outputs, by number, that may be one memory."""
 
 
 @irdl_op_definition

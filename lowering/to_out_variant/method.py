@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr, TensorType, UnknownLoc
+from xdsl.dialects.builtin import StringAttr, TensorType, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
@@ -25,7 +25,7 @@ from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, DelegateCallOp, InputsOp, MoveOp
 from etir.dialects.et.layout import Dim, dims_of, is_static, order_of, tensor_type
 from etir.dialects.et.origin import handed_on, of_result
-from etir.dialects.et.payloads import OVER, DelegateOp
+from etir.dialects.et.payloads import DelegateOp
 from etir.dialects.et.program import (
     ConstantOp,
     GetWeightOp,
@@ -64,6 +64,7 @@ from etir.lowering.to_out_variant.outputs import find_destinations, lower_return
 from etir.lowering.to_out_variant.packing import packing_of
 from etir.lowering.to_out_variant.places import dynamism, is_dynamic, root_of
 from etir.lowering.to_out_variant.views import lower_view, sizes_text
+from etir.passes.analysis.delegate_arguments import safe_pairs
 
 Ranges = dict[str, tuple[int, int | None]]
 
@@ -439,9 +440,7 @@ class MethodLowering:
     def written_over(self, op: CallDelegateOp) -> list[tuple[int, int]]:
         """The inputs and outputs of a delegate that may be one memory."""
         delegate = self._called(op)
-        found = None if delegate is None else delegate.attributes.get(OVER)
-        rows = found.data if isinstance(found, ArrayAttr) else ()
-        return [(row.get_values()[0], row.get_values()[1]) for row in rows if isinstance(row, DenseArrayBase)]
+        return [] if delegate is None else [*safe_pairs(delegate)]
 
     def _called(self, op: CallDelegateOp) -> DelegateOp | None:
         module = self.func.parent_op()

@@ -23,14 +23,12 @@ from dataclasses import asdict, dataclass
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DenseArrayBase,
     DictionaryAttr,
     ModuleOp,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
     UnknownLoc,
-    i64,
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
@@ -45,7 +43,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import DelegateCallOp
 from etir.dialects.et.origin import standing_for
-from etir.dialects.et.payloads import BESIDE, OVER, BuildFileOp, DelegateOp, NamedDataOp
+from etir.dialects.et.payloads import BESIDE, BuildFileOp, DelegateOp, NamedDataOp
 from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr
@@ -145,8 +143,6 @@ class LowerDelegatesPass(Pass):
             op.attributes[MEMORY] = ArrayAttr(
                 [int_attr(n) for n in (artifact.method_memory, artifact.method_memory_32, artifact.temp_memory)]
             )
-        if artifact.over:
-            op.attributes[OVER] = ArrayAttr([DenseArrayBase.from_list(i64, pair) for pair in artifact.over])
         if artifact.linked is not None:
             sizes = {key: value for key, value in asdict(artifact.linked).items() if value is not None}
             op.attributes[LINKED] = DictionaryAttr(

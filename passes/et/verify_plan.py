@@ -1,8 +1,9 @@
 """`verify-plan`: prove that no two buffers that are live at the same time share bytes, and that every buffer fits.
 
 It runs after `plan-memory` in every pipeline and on text at the executable level, and shares no code with the planners:
-lifetimes are computed again from the method as it is, places are taken from the buffers. Where a kernel writes over an
-operand only if two sizes are equal, and nothing says them, they are found out from the instructions.
+lifetimes are computed again from the method as it is, places are taken from the buffers. What a delegate may write over
+is what its payload was made for. Where a kernel writes over an operand only if two sizes are equal, and nothing says
+them, they are found out from the instructions.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.values import BufferOp, ViewOp, sizes_of
 from etir.dialects.text import source_location
+from etir.passes.analysis.delegate_arguments import argument_problems
 from etir.passes.analysis.in_place import RunTimeSizes, in_place_kernels, known_in_place_kernels
 from etir.passes.analysis.memory_effects import memory_of, storage_of, tensor_bytes
 from etir.passes.analysis.planning.errors import E0711, E0712, E0714
@@ -73,6 +75,9 @@ class VerifyPlanPass(Pass):
                             source_location(op.location),
                         )
                     )
+        if found:
+            return found
+        found += argument_problems(method)
         if found:
             return found
         in_place = in_place_kernels(self.target) if self.target else known_in_place_kernels()
