@@ -77,6 +77,23 @@ def _quantized(name: str) -> Callable[..., torch.Tensor]:
     return call
 
 
+def _dequantize_per_channel(
+    input: torch.Tensor, scales: torch.Tensor, zero_points: torch.Tensor | None, axis: int, **others: Any
+) -> torch.Tensor:
+    """torch's definition subtracts zero points of 64 bits, which takes ten times as long on the weights of a net.
+
+    To subtract zeros changes nothing, and integers of 8 bits are the same numbers as floats.
+    """
+    has_zeros = zero_points is None or (not zero_points.is_floating_point() and not zero_points.any())
+    is_usual = input.dtype == others["dtype"] == torch.int8 and scales.dtype == torch.float32 and scales.dim() == 1
+    if has_zeros and is_usual and 0 <= axis < input.dim() and len(scales) == input.shape[axis]:
+        along = scales.view([-1 if d == axis else 1 for d in range(input.dim())])
+        return input.to(torch.float32).mul_(along).to(others.get("out_dtype") or torch.float32)
+    register_namespace("quantized_decomposed")
+    function = torch.ops.quantized_decomposed.dequantize_per_channel.default
+    return function(input, scales, zero_points, axis, **others)
+
+
 _OWN_OPS = {
     "aten.as_strided_copy.default": _as_strided_copy,
     "aten.as_strided_scatter.default": _as_strided_scatter,
@@ -86,6 +103,7 @@ _OWN_OPS = {
     "dim_order_ops._to_dim_order_copy.default": _dim_order_copy,
     "dim_order_ops._clone_dim_order.default": _dim_order_copy,
     "dim_order_ops._empty_dim_order.default": _dim_order_empty,
+    "quantized_decomposed.dequantize_per_channel.default": _dequantize_per_channel,
     **{
         f"quantized_decomposed.{name}.default": _quantized(name)
         for name in ("quantize_per_tensor", "quantize_per_channel", "quantize_per_token")
@@ -96,7 +114,7 @@ _OWN_OPS = {
 The edge level's operators: values do not depend on the dim order, so everything is kept contiguous. And views: in a
 functional program there are no strides and no start in memory that could forbid one. ``as_strided_copy`` and
 ``as_strided_scatter`` take the elements of their operand in row-major order; ``as_strided`` reads storage, as in torch.
-Quantize operators: NaN is one integer on every level and on the runtime.
+Quantize operators: NaN is one integer on every level and on the runtime. Dequantized weights: faster, the same bits.
 """
 
 
