@@ -1,85 +1,12 @@
-// The inner loops of groupwise products of integers: rows of int8 numbers times a panel of 16 rows of packed weights of
-// 4 or 8 bits (kernels/util/group_weights.h).
-//
-// The sum of a group is an exact int32, that of x * n - zero * x over the unsigned numbers n of the weight. It becomes
-// float32, is multiplied by the group's scale and added to the sum of the groups before it: a product and a sum that
-// round by themselves, in the order of the groups. That is the whole of the floating point, so that all variants give
-// the same bits: portable C++, AVX2, AVX-512 with VNNI and Arm's dot product, of which the last two are looked for when
-// the program runs.
-//
-// Left numbers lie as [four of the depth][row][4], so that those of all rows of a tile are read with one pointer.
+// The inner loops of groupwise products of integers: rows of int8 numbers times a panel of packed weights with AVX2 and
+// AVX-512 with VNNI, as add_groups (group_panel.h), and the same bits; and which of all variants runs. VNNI and Arm's
+// dot product are looked for when the program runs.
 #pragma once
 
-#include "kernels/integer/tile.h"
-#include "kernels/util/arm.h"
-#include "kernels/util/group_weights.h"
+#include "kernels/integer/group_panel.h"
+#include "kernels/integer/group_tile_arm.h"
 
 namespace etir::integer {
-
-static_assert(groups::kLanes == kPanel && groups::kFour == kQuad);
-
-/// Left rows of a tile, and what is needed of each of their groups: arrays of [group][row].
-struct GroupRows {
-  const int8_t* numbers;
-  const int32_t* offsets;  ///< what the sum of a group begins with: -zero * sum of x, or 0 where there are minimums
-  const float* sums;       ///< the sum of x by which a minimum is multiplied, in units of the result; null: no minimums
-  const float* scales;     ///< null: a group has no scale of its own
-};
-
-/// Groups of a panel: `chunks` times kChunk numbers each.
-struct GroupPanel {
-  const uint8_t* data;
-  const float* scales;    ///< [group][16]
-  const float* minimums;  ///< null: none
-  int64_t groups, chunks;
-};
-
-namespace detail {
-
-/// acc += scale * sum, and the minimum's share: what ends each group of a row.
-inline void end_group(const GroupRows& x, const GroupPanel& w, int64_t group, int64_t at, const int32_t* sums,
-                      float* acc) {
-  const float* scales = w.scales + group * groups::kLanes;
-  if (x.scales == nullptr) {
-    for (int c = 0; c < groups::kLanes; ++c) acc[c] += scales[c] * static_cast<float>(sums[c]);
-  } else {
-    const float scale = x.scales[at];
-    for (int c = 0; c < groups::kLanes; ++c) acc[c] += scales[c] * scale * static_cast<float>(sums[c]);
-  }
-  if (w.minimums != nullptr) {
-    const float* minimums = w.minimums + group * groups::kLanes;
-    const float sum = x.sums[at];
-    for (int c = 0; c < groups::kLanes; ++c) acc[c] += minimums[c] * sum;
-  }
-}
-
-}  // namespace detail
-
-/// Portable: acc[row][16] += the products of the groups.
-template <int kBits, int kRows>
-void add_groups(GroupRows x, GroupPanel w, float* acc) {
-  using namespace groups;
-  for (int64_t g = 0; g < w.groups; ++g) {
-    int32_t sums[kRows][kPanel];
-    for (int r = 0; r < kRows; ++r) {
-      for (int c = 0; c < kPanel; ++c) sums[r][c] = x.offsets[g * kRows + r];
-    }
-    for (int64_t chunk = 0; chunk < w.chunks; ++chunk) {
-      for (int q = 0; q < kChunk / kQuad; ++q, x.numbers += kRows * kQuad) {
-        const uint8_t* from = w.data + (kBits == 4 ? q / 2 : q) * kPanel * kQuad;
-        const int shift = kBits == 4 && q % 2 != 0 ? 4 : 0, mask = kBits == 4 ? 15 : 255;
-        for (int r = 0; r < kRows; ++r) {
-          for (int j = 0; j < kQuad; ++j) {
-            const int32_t left = x.numbers[r * kQuad + j];
-            for (int c = 0; c < kPanel; ++c) sums[r][c] += left * ((from[c * kQuad + j] >> shift) & mask);
-          }
-        }
-      }
-      w.data += kChunkBytes<kBits>;
-    }
-    for (int r = 0; r < kRows; ++r) detail::end_group(x, w, g, g * kRows + r, sums[r], acc + r * kPanel);
-  }
-}
 
 #if ETIR_INT8_X86
 
@@ -303,50 +230,8 @@ ETIR_VNNI void add_groups_vnni(GroupRows x, GroupPanel w, float* acc) {
 #endif
 #endif
 
-#if ETIR_NEON
-/// Arm's dot product of four signed bytes. Numbers of 4 bits are such as they are; those of 8 become so, and the sum
-/// begins with 128 times more.
-template <int kBits, int kRows>
-ETIR_DOT void add_groups_dot(GroupRows x, GroupPanel w, float* acc) {
-  using namespace groups;
-  const uint8x16_t low = vdupq_n_u8(15), sign = vdupq_n_u8(128);
-  const int8x16_t one = vdupq_n_s8(1);
-  for (int64_t g = 0; g < w.groups; ++g) {
-    int32x4_t sums[kRows][4], left_sums[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      left_sums[r] = vdupq_n_s32(0);
-      for (int v = 0; v < 4; ++v) sums[r][v] = vdupq_n_s32(x.offsets[g * kRows + r]);
-    }
-    for (int64_t q = 0; q < w.chunks * (kChunk / kQuad) * kBits / 8; ++q, w.data += kPanel * kQuad) {
-      for (int half = 0; half < 8 / kBits; ++half, x.numbers += kRows * kQuad) {
-        for (int r = 0; r < kRows; ++r) {
-          int four;
-          std::memcpy(&four, x.numbers + r * kQuad, sizeof(four));
-          const int8x16_t left = vreinterpretq_s8_s32(vdupq_n_s32(four));
-          if constexpr (kBits == 8) left_sums[r] = vdotq_s32(left_sums[r], left, one);
-          for (int v = 0; v < 4; ++v) {
-            uint8x16_t right = vld1q_u8(w.data + v * 16);
-            if constexpr (kBits == 4) {
-              right = half == 0 ? vandq_u8(right, low) : vshrq_n_u8(right, 4);
-            } else {
-              right = veorq_u8(right, sign);
-            }
-            sums[r][v] = vdotq_s32(sums[r][v], left, vreinterpretq_s8_u8(right));
-          }
-        }
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      int32_t whole[kPanel];
-      for (int v = 0; v < 4; ++v) vst1q_s32(whole + v * 4, vmlaq_n_s32(sums[r][v], left_sums[r], 128));
-      detail::end_group(x, w, g, g * kRows + r, whole, acc + r * kPanel);
-    }
-  }
-}
-#endif
-
 /// Which variant runs here.
-enum class GroupVariant { Portable, Avx2, Vnni, Dot };
+enum class GroupVariant { Portable, Avx2, Vnni, Dot, Neon };
 
 inline GroupVariant group_variant() {
 #if ETIR_INT8_X86
@@ -355,7 +240,7 @@ inline GroupVariant group_variant() {
 #endif
   return GroupVariant::Avx2;
 #elif ETIR_NEON
-  return arm_bytes() >= ArmBytes::Dot ? GroupVariant::Dot : GroupVariant::Portable;
+  return arm_bytes() >= ArmBytes::Dot ? GroupVariant::Dot : GroupVariant::Neon;
 #else
   return GroupVariant::Portable;
 #endif
@@ -374,6 +259,7 @@ void add_groups(GroupVariant variant, const GroupRows& x, const GroupPanel& w, f
 #else
 #if ETIR_NEON
   if (variant == GroupVariant::Dot) return add_groups_dot<kBits, kRows>(x, w, acc);
+  if (variant == GroupVariant::Neon) return add_groups_neon<kBits, kRows>(x, w, acc);
 #endif
   (void)variant;
   add_groups<kBits, kRows>(x, w, acc);
