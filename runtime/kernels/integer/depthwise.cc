@@ -5,6 +5,7 @@
 // Weights are [taps, channels]. Rows of the image go by for one block of channels after the other, so that the sums of
 // a block stay in registers and its filters in the cache.
 #include "kernels/integer/depthwise.gen.h"
+#include "kernels/integer/depthwise_mve.h"
 #include "kernels/integer/depthwise_vnni.h"
 #include "kernels/integer/image.h"
 #include "kernels/integer/tile_avx2.h"
@@ -138,12 +139,17 @@ void add_vectors(const int8_t* const* x, const Filters& filters, int32_t* sums) 
 
 /// The same for the channels [first, filters.channels).
 void add_taps(const int8_t* const* x, const Filters& filters, int first, int32_t* sums) {
+#if ETIR_MVE
+  (void)first;  // 0: there are no channels before
+  add_taps_mve<false>(x, 0, filters.weight, filters.row, filters.taps, filters.channels, sums);
+#else
   for (int t = 0; t < filters.taps; ++t) {
     const int8_t* w = filters.weight + t * filters.row;
     for (int c = first; c < filters.channels; ++c) {
       sums[c] = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) + static_cast<uint32_t>(x[t][c] * w[c]));
     }
   }
+#endif
 }
 
 /// What a row of the output is made of.

@@ -8,13 +8,7 @@
 #pragma once
 
 #include "kernels/integer/tile.h"
-
-#if defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE & 1 && !defined(__ARM_BIG_ENDIAN)
-#include <arm_mve.h>
-#define ETIR_MVE 1
-#else
-#define ETIR_MVE 0
-#endif
+#include "kernels/util/mve.h"
 
 #if ETIR_MVE
 

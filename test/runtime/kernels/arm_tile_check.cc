@@ -1,11 +1,13 @@
-// Integer products on Arm: each tile that this processor has against the portable one, and the conversion of sums, to
-// the bit. Prints the best tile's number, or the name of the only one, and how many numbers differ.
+// Integer products on Arm: each tile that this processor has against the portable one, the conversion of sums, and sums
+// of depthwise windows, to the bit. Prints the best tile's number, or the name of the only one, and how many numbers
+// differ.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <vector>
 
 #include "embedded/semihosting.h"
+#include "kernels/integer/depthwise_mve.h"
 #include "kernels/integer/product.h"
 #include "kernels/integer/requantize.h"
 
@@ -113,10 +115,42 @@ int conversions() {
   return count;
 }
 
+#if ETIR_MVE
+/// Windows of all sizes, with the ends of the ranges in every other round; numbers around the sums stay what they are.
+int windows() {
+  int count = 0;
+  for (int round = 0; round < 600; ++round) {
+    const int taps = 1 + std::rand() % 27, channels = 1 + std::rand() % 40, row = channels + std::rand() % 30;
+    const int16_t offset = static_cast<int16_t>(round % 5 < 2 ? 0 : round % 5 == 2 ? 128 : std::rand() % 256 - 127);
+    std::vector<int8_t> image(static_cast<size_t>(taps * 50)), w(static_cast<size_t>(taps * row));
+    for (auto& v : image) v = static_cast<int8_t>(round % 2 ? std::rand() : std::rand() % 4 ? -128 : 127);
+    for (auto& v : w) v = static_cast<int8_t>(round % 2 ? std::rand() : std::rand() % 4 ? -128 : 127);
+    std::vector<const int8_t*> places;
+    for (int t = 0; t < taps; ++t) places.push_back(image.data() + std::rand() % taps * 50 + std::rand() % 10);
+    std::vector<int32_t> wanted(static_cast<size_t>(channels + 8));
+    for (auto& v : wanted) v = std::rand() % 3 ? std::rand() : std::numeric_limits<int32_t>::max();
+    std::vector<int32_t> found = wanted;
+    for (int t = 0; t < taps; ++t) {
+      for (int c = 0; c < channels; ++c) {
+        const int32_t product = (places[static_cast<size_t>(t)][c] + offset) * w[static_cast<size_t>(t * row + c)];
+        int32_t& sum = wanted[static_cast<size_t>(c)];
+        sum = static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(product));
+      }
+    }
+    offset == 0 ? add_taps_mve<false>(places.data(), 0, w.data(), row, taps, channels, found.data())
+                : add_taps_mve<true>(places.data(), offset, w.data(), row, taps, channels, found.data());
+    count += difference(found, wanted);
+  }
+  return count;
+}
+#else
+int windows() { return 0; }
+#endif
+
 }  // namespace
 
 int main() {
-  int count = conversions();
+  int count = conversions() + windows();
   for (int64_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 21}) {
     for (int64_t depth : {1, 3, 4, 12, 16, 27, 36, 64, 100}) {
       for (int64_t columns : {1, 16, 33, 70}) count += products(rows, depth, columns, static_cast<int>(depth % 3));
