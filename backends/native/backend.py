@@ -117,11 +117,13 @@ class NativeBackend(Backend):
         """Pass ``native-group``, and what code does without to save memory. Linked code has all of it: its weights are
         in flash, and parts of images are code, which is there, too.
         """
+        from etir.backends.native.batch_norm import spell_out_batch_norms
         from etir.backends.native.frame import Frame
         from etir.backends.native.over import set_pairs
         from etir.backends.native.passes.native_group import group_operators
         from etir.backends.native.savings import choose_savings
 
+        spell_out_batch_norms(outlined.func, outlined.symbols)
         group_operators(outlined.func)
         if not options.linked:
             set_pairs(outlined.func, Frame(outlined.module))

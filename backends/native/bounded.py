@@ -263,7 +263,14 @@ _CHECKS = {
         ],
         _pool,
     ),
-    **dict.fromkeys(["aten.native_group_norm.default", "aten._native_batch_norm_legit.no_stats"], _group_norm),
+    **dict.fromkeys(
+        [
+            "aten.native_group_norm.default",
+            "aten._native_batch_norm_legit.no_stats",
+            "aten._native_batch_norm_legit_no_training.default",
+        ],
+        _group_norm,
+    ),
     **dict.fromkeys(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], _upsample),
 }
 

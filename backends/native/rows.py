@@ -128,6 +128,18 @@ def _batch_norm(match: Match) -> str | None:
     return _unread_statistics(match) if match.arg("training") else "statistics that are not the batch's"
 
 
+@condition("a batch norm with constants")
+def _constant_batch_norm(match: Match) -> str | None:
+    named = [match.arg(name) for name in ("weight", "bias", "running_mean", "running_var")]
+    if not all(value is None or is_constant(value) for value in named):
+        return "weights or statistics that are known at run time only"
+    given = match.type("input")
+    dims = () if given is None else dims_of(given)
+    if len(dims) < 2:
+        return "an image without channels"
+    return "a tensor without elements" if 0 in dims else _unread_statistics(match)
+
+
 @condition("an exponent that is a few products")
 def _power(match: Match) -> str | None:
     exponent = match.arg("exponent")
@@ -202,6 +214,8 @@ def _upsample(match: Match) -> str | None:
 
 SHAPES: tuple[Condition, ...] = (bounded, contiguous(), has_elements, known_numbers, _few_dims, sizes_fit)
 COMMON: tuple[Condition, ...] = (dtypes("float32"), *SHAPES)
+INFERENCE: tuple[Condition, ...] = tuple(c for c in COMMON if c is not has_elements)
+"""Of an operator that has results without elements beside its own."""
 FLOATS: tuple[Condition, ...] = (
     *SHAPES,
     dtypes("float32", of=("self",)),
@@ -252,6 +266,7 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),
         *rows(["aten.native_group_norm.default"], *COMMON, _norm),
         *rows(["aten._native_batch_norm_legit.no_stats"], *COMMON, _batch_norm),
+        *rows(["aten._native_batch_norm_legit_no_training.default"], *INFERENCE, _constant_batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
         *rows([name for name in BETWEEN if "upsample" not in name], *COMMON),
         *CLAIMED,

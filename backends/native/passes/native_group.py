@@ -12,7 +12,7 @@ After::
 A root pulls in the elementwise operators that follow it on tensors of its shape, as long as one tensor is left that
 others read: rule ``epilogue`` for products, ``map`` for elementwise operators. ``x * sigmoid(x)`` reads the root twice.
 A product whose result is only viewed before an elementwise operator keeps its group; the view stands between two
-groups.
+groups. A batch norm with constants is a product and a sum (:mod:`etir.backends.native.batch_norm`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.batch_norm import spell_out_batch_norms
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
@@ -33,6 +34,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.et.origin import handed_on, standing_for
+from etir.dialects.et.program import WeightOp
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -124,6 +126,8 @@ class NativeGroupPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Every outlined function of the module that is given to ``native``."""
+        symbols = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, WeightOp)}
         for func in module.body.block.ops:
             if isinstance(func, FuncOp) and "backend.delegate" in func.attributes:
+                spell_out_batch_norms(func, symbols)
                 group_operators(func)

@@ -45,3 +45,24 @@ func.func private @forward_other_0(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 // CHECK:       @forward_other_0
 // CHECK-NEXT:    edge.aten.relu.default
+
+// A batch norm with constants is a factor and a summand of each channel, done with the activation after it.
+et.weight @gamma : tensor<2xf32> = #et.synthetic<seed = 3> {fqn = "gamma"}
+et.weight @mean : tensor<2xf32> = #et.synthetic<seed = 4> {fqn = "mean"}
+func.func private @normed(%x: tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf32> attributes {backend.delegate = "native"} {
+  %gamma = et.get_weight @gamma : tensor<2xf32>
+  %mean = et.get_weight @mean : tensor<2xf32>
+  %v = et.constant dense<[1.0, 4.0]> : tensor<2xf32>
+  %0, %1, %2 = edge.aten._native_batch_norm_legit_no_training.default(%x, %gamma, none, %mean, %v, momentum = 0.1, eps = 0.0) : (tensor<1x2x3x3xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<1x2x3x3xf32>, tensor<0xf32>, tensor<0xf32>)
+  %3 = edge.aten.relu.default(%0) : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf32>
+  func.return %3 : tensor<1x2x3x3xf32>
+}
+// CHECK-LABEL: func.func private @normed
+// CHECK-NOT:   et.get_weight
+// CHECK:       et.constant {{.*}} : tensor<2x1x1xf32>
+// CHECK:       et.constant {{.*}} : tensor<2x1x1xf32>
+// CHECK:       native.group "map"
+// CHECK:         edge.aten.mul.Tensor
+// CHECK:         edge.aten.add.Tensor
+// CHECK:         edge.aten.relu.default
+// CHECK-NOT:   batch_norm
