@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/llm/bf16_parts.h"
-#include "kernels/util/vector_math.h"
+#include "kernels/llm/powers.h"
 
 #if ETIR_TILES
 
@@ -16,39 +16,6 @@ namespace etir::llm {
 constexpr int kKeyBlock = 2 * kTileRows;  ///< keys at a time
 constexpr int kStrip = 2 * kTileRows;     ///< queries at a time
 static_assert(kKeyBlock == kTileDepth, "weights of a block are one step of the depth of the second product");
-
-/// 2^x of each vector where `seen`, 0 elsewhere and for x below -100; x is at most some tens. Vectors take each step
-/// together: one alone would wait for itself.
-template <int kCount>
-ETIR_PARTS inline void powers_of_two(const __mmask16 (&seen)[kCount], __m512 (&x)[kCount]) {
-  constexpr int kDegree = 6;
-  // Minimax in [-1/2, 1/2], relative error 2e-9.
-  constexpr float kFactors[kDegree + 1] = {
-      0x1.41fbbcp-13f, 0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
-  const __m512 magic = _mm512_set1_ps(etir::detail::kRoundMagic), least = _mm512_set1_ps(-100.0f);
-  __mmask16 counts[kCount];
-  __m512 shifted[kCount], rest[kCount];
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) shifted[i] = _mm512_add_ps(x[i], magic);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) counts[i] = _mm512_mask_cmp_ps_mask(seen[i], x[i], least, _CMP_GT_OQ);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(shifted[i], magic);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) rest[i] = _mm512_sub_ps(x[i], rest[i]);
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) x[i] = _mm512_set1_ps(kFactors[0]);
-  ETIR_UNROLL
-  for (int k = 1; k <= kDegree; ++k) {
-    ETIR_UNROLL
-    for (int i = 0; i < kCount; ++i) x[i] = _mm512_fmadd_ps(x[i], rest[i], _mm512_set1_ps(kFactors[k]));
-  }
-  ETIR_UNROLL
-  for (int i = 0; i < kCount; ++i) {
-    const __m512i exponent = _mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(shifted[i]), 23);
-    x[i] = _mm512_castsi512_ps(_mm512_maskz_add_epi32(counts[i], _mm512_castps_si512(x[i]), exponent));
-  }
-}
 
 /// Scores of a strip, [16 queries][key][query], become the parts of weights, four keys of sixteen queries in a step:
 /// two of each half of the block. The steps are shared out evenly to turns.

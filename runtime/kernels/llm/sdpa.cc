@@ -5,6 +5,7 @@
 #include "kernels/llm/attention.h"
 #include "kernels/llm/attention_amx.h"
 #include "kernels/llm/attention_panel.h"
+#include "kernels/llm/attention_token.h"
 #include "kernels/llm/cache.h"
 #include "kernels/llm/sdpa.gen.h"
 
@@ -128,7 +129,7 @@ bool prepare(KernelContext& ctx, const SdpaArgs& args, Attention* attention) {
 }
 
 void attend_all(KernelContext& ctx, const Attention& task) {
-  if (!run_tiles(ctx, task) && !run_panels(ctx, task)) run_attention(ctx, task);
+  if (!run_tiles(ctx, task) && !run_panels(ctx, task) && !run_token(ctx, task)) run_attention(ctx, task);
 }
 
 void sdpa(KernelContext& ctx, const SdpaArgs& args) {

@@ -1,4 +1,4 @@
-"""Attention of many queries: the kernels built for each variant of their inner loops, and cases in double."""
+"""Attention: the kernels built for each variant of their inner loops, and cases in double."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
+
+import etir
+from etir.dialects.context import EtContext
+from etir.llm.passes.pipeline import language_model_passes
+from etir.lowering.import_fx import import_program
+from etir.passes.infra.manager import run_pipeline
+from etir.program import Program
 
 from etir_testing.runtime import builds
 from etir_testing.runtime.kernels import Kernels, manifest
@@ -72,3 +80,32 @@ class Case:
         """The largest difference, over the largest magnitude."""
         wanted = self.wanted()
         return float((self.run(kernels) - wanted).abs().max() / wanted.abs().max())
+
+
+class Layer(nn.Module):
+    """Attention with a cache of 256 positions: 6 heads of queries share 2 of keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 2, 256, 32))
+        self.register_buffer("values", torch.zeros(1, 2, 256, 32))
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        at = torch.arange(n) + position[0]
+        heads = x.view(1, n, 10, 32).transpose(1, 2)
+        self.keys.index_copy_(2, at, heads[:, 6:8])
+        self.values.index_copy_(2, at, heads[:, 8:])
+        mask = torch.arange(256)[None, :] <= at[:, None]
+        y = functional.scaled_dot_product_attention(
+            heads[:, :6], self.keys, self.values, attn_mask=mask, enable_gqa=True
+        )
+        return y.transpose(1, 2).reshape(1, n, 192)
+
+
+def compile_layer(x: torch.Tensor) -> Program:
+    """A program of :class:`Layer` for inputs like ``x [1, n, 320]`` and positions ``[n]``, which follow each other."""
+    program = torch.export.export(Layer(), (x, torch.arange(x.shape[1])))
+    module = import_program(program)
+    run_pipeline(EtContext(), module, language_model_passes("etir", last_logits=False))
+    return etir.compile(module, target="etir")

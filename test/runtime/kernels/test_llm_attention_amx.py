@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional
 
-import etir
 import etir.runtime
-from etir.dialects.context import EtContext
-from etir.llm.passes.pipeline import language_model_passes
-from etir.lowering.import_fx import import_program
-from etir.passes.infra.manager import run_pipeline
 
-from etir_testing.runtime.attention import Case, attention_kernels
+from etir_testing.runtime.attention import Case, attention_kernels, compile_layer
 from etir_testing.runtime.kernels import Kernels
 
 
@@ -145,33 +138,9 @@ def test_pieces_of_a_prompt(tiles: Kernels) -> None:
         torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=1e-5, atol=1e-6)
 
 
-class Layer(nn.Module):
-    """Attention with a cache of 256 positions: 6 heads of queries share 2 of keys."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("keys", torch.zeros(1, 2, 256, 32))
-        self.register_buffer("values", torch.zeros(1, 2, 256, 32))
-
-    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        n = x.shape[1]
-        at = torch.arange(n) + position[0]
-        heads = x.view(1, n, 10, 32).transpose(1, 2)
-        self.keys.index_copy_(2, at, heads[:, 6:8])
-        self.values.index_copy_(2, at, heads[:, 8:])
-        mask = torch.arange(256)[None, :] <= at[:, None]
-        y = functional.scaled_dot_product_attention(
-            heads[:, :6], self.keys, self.values, attn_mask=mask, enable_gqa=True
-        )
-        return y.transpose(1, 2).reshape(1, n, 192)
-
-
 def test_any_number_of_threads_gives_the_same_bits() -> None:
     x = torch.randn(1, 150, 320, generator=torch.Generator().manual_seed(0))
-    program = torch.export.export(Layer(), (x, torch.arange(150)))
-    module = import_program(program)
-    run_pipeline(EtContext(), module, language_model_passes("etir", last_logits=False))
-    compiled = etir.compile(module, target="etir")
+    compiled = compile_layer(x)
     assert compiled.report().methods[0].operators["llama::custom_sdpa.out"] == 1
     results = [
         etir.runtime.load(compiled.buffer, threads=threads)["forward"](x, torch.arange(150) + 100)[0]
