@@ -126,6 +126,27 @@ def test_index_put_broadcasts_values(shape):
     same(KERNELS.call("aten::index_put.out", [x, indices, values, False], [x])[0], expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 9, 3, 4), (1, 1, 9, 2), (9, 5), (9,), (1, 9, 0)])
+@pytest.mark.parametrize("at", [[2, 3, 4], [8], [4, 1, 4, 0], [-1, 0, -9], [], [7, 7]])
+def test_rows_of_a_cache(dtype, shape, at):
+    """Dims of size 1, then the one that is indexed: rising positions and others, and positions that come twice."""
+    dim = shape.index(9)
+    indices = [*[None] * dim, torch.tensor(at, dtype=torch.int64)]
+    x, values = make(shape, dtype), make((*shape[:dim], len(at), *shape[dim + 1 :]), dtype, 5)
+    expected = x.clone()
+    for i, position in enumerate(at):
+        expected.select(dim, position).copy_(values.select(dim, i))
+    inplace = x.clone()
+    KERNELS.call("aten::index_put_", [inplace, indices, values, False])
+    assert torch.equal(inplace, expected)
+    for outside in (9, -10):
+        bad = [*[None] * dim, torch.tensor([*at, outside])]
+        more = make((*shape[:dim], len(at) + 1, *shape[dim + 1 :]), dtype, 5)
+        refused("KernelIndex", "aten::index_put_", [inplace, bad, more, False])
+        assert torch.equal(inplace, expected)
+
+
 def test_index_refuses():
     x, name = make((4, 5)), "aten::index.Tensor_out"
     for bad in (4, -5, 2**40, -(2**63)):
