@@ -112,9 +112,12 @@ void run_layers(KernelContext& ctx, const Tensor& input, const Layer* layers, in
   for (int i = 0; i < count; ++i) products[i].left = left;
   const int zero = minimums ? 0 : groups::kZero<kBits>;
   if (left.rows == 1) {
-    RowProduct<kBits>{products, count, input.ptr<float>(), width, zero}.run(ctx);
-    if (gate != nullptr) apply_gate(*gate, {products[0].out, 0, products[1].out, 0, 1}, columns / 2);
-    return;
+    const RowProduct<kBits> row = {products, count, input.ptr<float>(), width, zero};
+    if (gate == nullptr) return row.run(ctx);
+    return row.run_pair(ctx, [&](int64_t first, int64_t last) {
+      const int64_t begin = first * kPanel, end = std::min(last * kPanel, columns / 2);
+      apply_gate(*gate, {products[0].out + begin, 0, products[1].out + begin, 0, 1}, end - begin);
+    });
   }
   const int64_t tiles = (left.rows + left.most - 1) / left.most;
   ctx.parallel_for(tiles, 4096 / (left.depth + 1) + 1, [&](int64_t first, int64_t last) {

@@ -34,13 +34,15 @@ struct RowProduct {
   int count;
   const float* input;
   int64_t width;
-  int zero;  ///< what the weights' numbers have for 0
+  int zero;                           ///< what the weights' numbers have for 0
+  int64_t part_end = 0, skipped = 0;  ///< from panel `part_end` on all numbers of panels are `skipped` less
 
   struct Place {
     const GroupProduct<kBits>* product;
     int64_t panel;
   };
   Place place(int64_t panel) const {
+    if (panel >= part_end) panel += skipped;
     const GroupProduct<kBits>* product = products;
     for (; panel >= product->weights.panels(); ++product) panel -= product->weights.panels();
     return {product, panel};
@@ -116,24 +118,46 @@ struct RowProduct {
     }
 #endif
     const Left& left = row();
-    int64_t start = 0;
-    for (int i = 0; i < count; ++i) {
-      const int64_t own = products[i].weights.panels();
-      const int64_t begin = std::max(first, start) - start, end = std::min(last, start + own) - start;
-      if (begin < end) products[i].multiply_alone(left, begin, end);
-      start += own;
+    for (int64_t panel = first; panel < last;) {
+      const Place at = place(panel);
+      const int64_t own = at.product->weights.panels() - at.panel;
+      const int64_t some = std::min(own, (panel < part_end ? std::min(part_end, last) : last) - panel);
+      at.product->multiply_alone(left, at.panel, at.panel + some);
+      panel += some;
     }
   }
 
   void run(KernelContext& ctx) const {
+    const int64_t all = panels();
+    run(ctx, all, grain_of(ctx, all, products->panel_bytes()),
+        [&](int64_t first, int64_t last, const auto& row) { multiply(first, last, row); });
+  }
+
+  /// Of two layers, which have as many panels, each thread multiplies the same panels; `done(first, last)` is called by
+  /// it for those.
+  template <typename Done>
+  void run_pair(KernelContext& ctx, const Done& done) const {
+    const int64_t all = products->weights.panels();
+    run(ctx, all, grain_of(ctx, all, 2 * products->panel_bytes()), [&](int64_t first, int64_t last, const auto& row) {
+      RowProduct part = *this;
+      part.part_end = last, part.skipped = all - (last - first);
+      part.multiply(first, last + (last - first), row);
+      done(first, last);
+    });
+  }
+
+ private:
+  /// Shares out panels. multiply(first, last, row) is called for each part, and row() gives the row as integers.
+  template <typename Multiply>
+  void run(KernelContext& ctx, int64_t all, int64_t grain, const Multiply& multiply_part) const {
     const Left& shared = products->left;
     const bool fits = shared.depth <= RowBuffer::kDepth;
     if (!fits) quantize(shared);
-    ctx.parallel_for(panels(), grain_of(ctx, panels(), products->panel_bytes()), [&](int64_t first, int64_t last) {
-      if (!fits) return multiply(first, last, [&]() -> const Left& { return shared; });
+    ctx.parallel_for(all, grain, [&](int64_t first, int64_t last) {
+      if (!fits) return multiply_part(first, last, [&]() -> const Left& { return shared; });
       RowBuffer buffer;
       const Left own = buffer.hold(shared);
-      multiply(first, last, [&]() -> const Left& { return quantize(own), own; });
+      multiply_part(first, last, [&]() -> const Left& { return quantize(own), own; });
     });
   }
 };
