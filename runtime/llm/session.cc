@@ -92,7 +92,7 @@ bool Session::run(size_t begin, size_t count, bool all, std::vector<float>* rows
   }
   const host::Status status = method.run(inputs, &outputs_);
   if (!status.ok()) return failure->set(Cause::Program, status.message);
-  const host::Output& output = outputs_[0];
+  host::Output& output = outputs_[0];
   const size_t vocabulary = static_cast<size_t>(model_->vocabulary_);
   const size_t given = output.sizes.size() == 3 ? static_cast<size_t>(output.sizes[1]) : 1;
   const size_t wanted = all ? count : 1;
@@ -100,14 +100,19 @@ bool Session::run(size_t begin, size_t count, bool all, std::vector<float>* rows
     return failure->set(Cause::NoLanguageModel, "the program gave logits of another shape than it says");
   }
   float* to = nullptr;
+  const size_t skip = (given - wanted) * vocabulary;
   if (all) {
     rows->resize(rows->size() + wanted * vocabulary);
     to = rows->data() + rows->size() - wanted * vocabulary;
+  } else if (output.dtype == ScalarType::Float && skip == 0) {
+    float* const values = static_cast<float*>(output.data.get());
+    last_ = {std::move(output.data), values, vocabulary};
+    return true;
   } else {
-    last_.resize(vocabulary);
-    to = last_.data();
+    const auto memory = std::make_shared<std::vector<float>>(vocabulary);
+    to = memory->data();
+    last_ = {memory, to, vocabulary};
   }
-  const size_t skip = (given - wanted) * vocabulary;
   switch (output.dtype) {
     case ScalarType::Float:
       std::copy_n(output.values<float>() + skip, wanted * vocabulary, to);
@@ -221,7 +226,7 @@ bool Generation::choose(Token* token, Failure* failure) {
   const LanguageModel& model = *session_->model_;
   const auto& tokenizer = model.tokenizer_;
   // A model may have more logits than there are tokens.
-  size_t size = session_->last_.size();
+  size_t size = session_->last_.count;
   if (tokenizer != nullptr) size = std::min(size, static_cast<size_t>(tokenizer->vocabulary_size()));
   const uint8_t* mask = nullptr;
   if (grammar_ != nullptr) {
@@ -231,7 +236,7 @@ bool Generation::choose(Token* token, Failure* failure) {
   }
   *token = {};
   Failure why;
-  if (!sampler_.choose(session_->last_.data(), size, answer_, mask, &token->id, &why)) {
+  if (!sampler_.choose(session_->last_.values, size, answer_, mask, &token->id, &why)) {
     done_ = true;
     return failure->set(why.cause, why.message + " at position " + std::to_string(session_->tokens_.size()));
   }

@@ -36,6 +36,13 @@
 namespace etir {
 namespace llm {
 
+/// Logits after a token: those that the program gave, not a copy, where it gives float32 of one token.
+struct Logits {
+  std::shared_ptr<void> owner;
+  float* values = nullptr;
+  size_t count = 0;
+};
+
 class Session;
 class Generation;
 
@@ -138,7 +145,7 @@ class Session : public std::enable_shared_from_this<Session> {
   friend class Generation;
   explicit Session(std::shared_ptr<LanguageModel> model) : model_(std::move(model)) {}
   bool check(const std::vector<int32_t>& ids, Failure* failure) const;
-  /// Feeds; keeps the logits after the last token in last_, or after each in `rows`.
+  /// Feeds; has the logits after the last token in last_, or after each in `rows`.
   bool feed(const int32_t* ids, size_t count, std::vector<float>* rows, Failure* failure);
   bool run(size_t begin, size_t count, bool all, std::vector<float>* rows, Failure* failure);
   /// Whether the cache no longer has what attention to the first `count` tokens needs.
@@ -151,7 +158,7 @@ class Session : public std::enable_shared_from_this<Session> {
   mutable std::recursive_mutex mutex_;
   std::vector<int32_t> tokens_;
   size_t reached_ = 0;  ///< positions that have been written since the caches held nothing
-  std::vector<float> last_;
+  Logits last_;
   std::vector<int64_t> ids_, positions_;
   std::vector<host::Output> outputs_;
   uint64_t generation_ = 0;
@@ -164,7 +171,7 @@ class Generation {
   /// The two halves of next(): the logits for the next token, which may be changed; and the token.
   bool advance(Failure* failure);
   bool choose(Token* token, Failure* failure);
-  std::vector<float>& logits() { return session_->last_; }
+  const Logits& logits() const { return session_->last_; }
   void cancel() { done_ = true; }
   bool done() const { return done_; }
   const Statistics& statistics() const { return statistics_; }

@@ -135,11 +135,10 @@ class PythonGeneration {
     if (generation_->done()) return nb::none();
     if (!unlocked([this](Failure* failure) { return generation_->advance(failure); })) return nb::none();
     if (!on_logits.is_none()) {
-      std::vector<float>& logits = generation_->logits();
-      auto* kept = new std::shared_ptr<llm::Generation>(generation_);
-      const nb::capsule keep(kept,
-                             [](void* data) noexcept { delete static_cast<std::shared_ptr<llm::Generation>*>(data); });
-      on_logits(nb::ndarray<nb::numpy, float>(logits.data(), {logits.size()}, keep));
+      const llm::Logits& logits = generation_->logits();
+      auto* kept = new std::shared_ptr<void>(logits.owner);
+      const nb::capsule keep(kept, [](void* data) noexcept { delete static_cast<std::shared_ptr<void>*>(data); });
+      on_logits(nb::ndarray<nb::numpy, float>(logits.values, {logits.count}, keep));
     }
     llm::Token token;
     if (!unlocked([&](Failure* failure) { return generation_->choose(&token, failure); })) return nb::none();
