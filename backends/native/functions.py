@@ -21,6 +21,9 @@ CUT = "native.cut"
 """Of an outlined function: the bytes from which on images have no border where their readers can do without."""
 DIRECT = "native.direct"
 """Of an outlined function: the bytes from which on images are not transformed for Winograd's algorithm."""
+ROOM = "native.room"
+"""Of an outlined function: the bytes that its code may need, with its inputs and outputs. Blocks of tiles for
+Winograd's algorithm are as large as there is room for beside what lives then, where they are saved on."""
 SAVES = "native.saves"
 """Of an outlined function and of that of ``tile``: what code does without, by name (``savings.py``)."""
 

@@ -22,10 +22,13 @@ that do so together:
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
-* ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is a row of tiles at a time.
+* ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is as many rows of tiles at a time
+  as there is room for; borders are tried again then, and a row of tiles at a time if that is not enough. It comes first
+  where most memory is needed for transformed tiles: nothing else makes them smaller.
 * images of at least so many bytes are not transformed, and have no border either.
 
-The attributes ``native.saves``, ``native.cut`` and ``native.direct`` of the function have the choice, in text, too.
+The attributes ``native.saves``, ``native.cut``, ``native.direct`` and ``native.room`` of the function have the choice,
+in text, too.
 """
 
 from __future__ import annotations
@@ -33,16 +36,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr, TensorType, i1, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.interface import Outlined
 from etir.backends.api.memory import PlansOnly
 from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.functions import CUT, DIRECT, SAVES, saved
+from etir.backends.native.functions import CUT, DIRECT, ROOM, SAVES, saved
+from etir.backends.native.lowering.function import is_join
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.windows import can_be_cut, image_bytes
@@ -53,11 +57,10 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import print_module
 
 QUICK = ("masks", "order", "rows", "over", "straight", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
-CHOSEN = (CUT, DIRECT, SAVES)
+CHOSEN = (CUT, DIRECT, ROOM, SAVES)
 """The attributes that have the choice."""
-SLOW = ("panels", "tiles")
-"""Savings that are tried before images lose their borders, and after that."""
-LOWERED = frozenset(("masks", "parts", "joins", "tiles"))
+TILES = "tiles"
+LOWERED = frozenset(("masks", "parts", "joins", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
@@ -102,12 +105,14 @@ class _Choice:
     def choose(self) -> None:
         """Try the savings in their order."""
         sizes = sorted({image_bytes(root): None for root in _readers(self.func) if can_be_cut(root)}, reverse=True)
-        self._quick()
-        self._together()
-        self._cut(sizes)
-        for name in SLOW:
-            self._save(name)
         if self.is_transformed:
+            self._save(TILES, {ROOM: IntegerAttr(self.most, i64)})
+        self._quick()
+        self._cut(sizes)
+        self._together()
+        self._save("panels")
+        if self.is_transformed:
+            self._save(TILES, {ROOM: IntegerAttr(0, i64)})
             for least in _tried(sizes):
                 self._try_both(IntegerAttr(least, i64))
 
@@ -117,8 +122,16 @@ class _Choice:
         while before is None or self.least < before:
             before = self.least
             for name in QUICK:
-                if name not in saved(self.func):
+                if name not in saved(self.func) and self._may_change(name):
                     self._save(name)
+
+    def _may_change(self, name: str) -> bool:
+        """Whether a saving that lowering knows can be of any use: there are masks, or something is joined."""
+        if name == "masks":
+            return any(_is_flags(v) for op in self.func.body.block.ops for v in op.operands)
+        if name in ("parts", "joins"):
+            return any(isinstance(op, SchemaOp) and is_join(op) for op in self.func.body.block.walk())
+        return True
 
     def _together(self) -> None:
         """Savings that help with others only: those that cost nothing alone are kept for a while, and at the end
@@ -129,7 +142,7 @@ class _Choice:
         before, chosen, least = self.least, saved(self.func), self.least
         for name in QUICK:
             names = saved(self.func)
-            if name in names or least <= self.most:
+            if name in names or least <= self.most or not self._may_change(name):
                 continue
             if (arena := self._with((*names, name))) <= least:
                 least = arena
@@ -141,8 +154,19 @@ class _Choice:
                 self._with(names, is_planned=False)
         if least < before:
             self.least = least
+            self._without_cut()
         else:
             self._with(chosen, is_planned=False)
+
+    def _without_cut(self) -> None:
+        """Give images their borders back, if there is room for them by now."""
+        cut = self.func.attributes.pop(CUT, None)
+        if cut is None:
+            return
+        if (arena := self._arena()) <= max(self.least, self.most):
+            self.least = arena
+        else:
+            self.func.attributes[CUT] = cut
 
     def _cut(self, sizes: Sequence[int]) -> None:
         for least in _tried(sizes):
@@ -154,8 +178,9 @@ class _Choice:
         assert isinstance(cut, IntegerAttr)
         self._try({DIRECT: least, CUT: min(cut, least, key=lambda attr: attr.value.data)})
 
-    def _save(self, name: str) -> None:
-        self._try({SAVES: ArrayAttr([*map(StringAttr, (*saved(self.func), name))])})
+    def _save(self, name: str, others: Mapping[str, Attribute] | None = None) -> None:
+        names = dict.fromkeys((*saved(self.func), name))
+        self._try({SAVES: ArrayAttr([*map(StringAttr, names)]), **(others or {})})
 
     def _with(self, names: Sequence[str], *, is_planned: bool = True) -> int:
         """Give the function these savings; what code needs then."""
@@ -179,7 +204,7 @@ class _Choice:
     def _arena(self) -> int:
         """Bytes that code needs with the inputs and outputs that may be in its workspace."""
         names = frozenset(saved(self.func))
-        rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT))
+        rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, ROOM))
         if (names, rest) not in self.known:
             made = rewritten_function(self._lowered(names, rest), self.func, self.target)
             is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
@@ -197,6 +222,10 @@ class _Choice:
         if SAVES in self.func.attributes:
             func.attributes[SAVES] = self.func.attributes[SAVES]
         return func
+
+
+def _is_flags(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and value.type.element_type == i1
 
 
 def _readers(func: FuncOp) -> Iterator[SchemaOp]:

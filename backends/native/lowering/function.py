@@ -20,8 +20,9 @@ from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
 from etir.backends.native.flags import FlagsOp, flags
-from etir.backends.native.functions import CUT, OUTPUTS, SAVES, saved
+from etir.backends.native.functions import CUT, OUTPUTS, ROOM, SAVES, saved
 from etir.backends.native.kernels.brgemm import panel_of
+from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
@@ -75,6 +76,7 @@ class Lowering(Memory):
         self.least_cut = least_cut(func)
         self.saves_parts, self.saves_joins = ("parts" in saved(func)), ("joins" in saved(func))
         self._against: dict[GroupOp, str | None] = {}
+        self._live: dict[Operation, int] | None = None
         source = func.body.block
         self.returned = cast(ReturnOp, source.last_op)
         types = [type_of(v) for v in (*source.args, *self.returned.arguments)]
@@ -209,6 +211,15 @@ class Lowering(Memory):
             self._against[group] = reason_for_all(group, root, self.func, self.target) if is_one else ""
         return self._against[group]
 
+    def room(self) -> int:
+        """Bytes for what the group that is lowered needs besides what it reads and makes; 0 where nothing says so."""
+        found = self.func.attributes.get(ROOM)
+        if not isinstance(found, IntegerAttr) or self.lowered is None:
+            return 0
+        if self._live is None:
+            self._live = live_bytes_at(self.func)
+        return max(0, found.value.data - self._live[self.lowered])
+
     def reads_no_border(self, group: GroupOp) -> bool:
         """Whether a convolution or a pool reads an image without a border, in parts or by Winograd's algorithm."""
         return self.is_cut(cast(SchemaOp, group.root)) or self.against_winograd(group) is None
@@ -219,7 +230,7 @@ class Lowering(Memory):
         """
         uses = list(value.uses)
         if self.saves_parts and len(uses) > 1:
-            joins = [use for use in uses if isinstance(use.operation, SchemaOp) and _is_join(use.operation)]
+            joins = [use for use in uses if isinstance(use.operation, SchemaOp) and is_join(use.operation)]
             uses = joins if not as_image else []
         if len(uses) != 1 or value in self.outputs or not isinstance(uses[0].operation, SchemaOp):
             return None
@@ -299,7 +310,8 @@ def body(
     return region
 
 
-def _is_join(op: SchemaOp) -> bool:
+def is_join(op: SchemaOp) -> bool:
+    """Whether an operator joins tensors to one."""
     return operator_of(op) in JOINS
 
 

@@ -57,8 +57,10 @@ With this and ``TRANSFORM``, layers of 64, 128, 256 and 512 channels at 56, 28, 
 CACHES = 3
 """How often the second cache is as large as the transformed tiles and sums of a block may be. From a fifth of it to six
 times as much is within 5 % on Zen 3; weights are read once for each block."""
+ALIGNMENT = 64
+"""Bytes at whose multiples buffers begin at most."""
 BLOCKS = 16
-"""The most blocks of an image: each is operations of its own."""
+"""The most blocks of an image: each is operations of its own; twice as many where memory is short."""
 
 
 def cycles(positions: int, tiles: int, c: int, k: int, target: Cpu) -> tuple[float, float]:
@@ -123,8 +125,10 @@ def lower_winograd(
     c = image.shape[3]
     image = image if image.strides[3] == 1 else lowering.with_border(source, (0, 0), 0.0, root)
     filters = lowering.weight(symbol, memref((POINTS, -(-k // panel), c, panel)), panel, True, OUT)
-    room = 0 if SAVED in saved(lowering.func) else lowering.target.l2 * CACHES
-    rows = _rows((h, w), room // (4 * POINTS * (c + k) * n))
+    room, blocks = lowering.target.l2 * CACHES, BLOCKS
+    if SAVED in saved(lowering.func):
+        room, blocks = max(0, min(room, lowering.room() - 2 * (4 * POINTS * SPARE + ALIGNMENT))), 2 * BLOCKS
+    rows = _rows((h, w), room // (4 * POINTS * (c + k) * n), blocks)
     memory: dict[int, tuple[SSAValue, SSAValue]] = {}
     for first in range(0, h, rows):
         height = min(rows, h - first)
@@ -143,10 +147,12 @@ def lower_winograd(
         lowering.add(WinogradOutputOp(m, parts[0], parts[1:], body.clone()))
 
 
-def _rows(image: tuple[int, int], tiles: int) -> int:
-    """Rows of the result of a block of so many tiles: all but the last one are equal, and that is hardly lower."""
+def _rows(image: tuple[int, int], tiles: int, blocks: int) -> int:
+    """Rows of the result of a block of so many tiles: all but the last one are equal, and that is hardly lower. There
+    are at most so many ``blocks``.
+    """
     high, wide = (tiles_of(extent) for extent in image)
-    most = max(1, tiles // wide, -(-high // BLOCKS))
+    most = max(1, tiles // wide, -(-high // blocks))
     return OUT * -(-high // -(-high // most))
 
 

@@ -1,0 +1,57 @@
+"""Bytes of the tensors that live while a group of a function is computed, whatever code does for it in between.
+
+What is kept for later, read and made: inputs and outputs of the function, too, since they may be in its workspace.
+Views are what they view. It is an estimate: borders, and what lies over an operand, are not in it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects.builtin import TensorType, i1
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.dims import dims
+from etir.backends.native.rows import VIEWS
+from etir.backends.native.sizes import most
+from etir.dialects.et.program import ConstantOp, GetWeightOp
+from etir.dialects.schema_op import SchemaOp
+
+
+def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
+    """The bytes for each operation of an outlined function of groups; weights and constants are not counted."""
+    block = func.body.block
+    base: dict[SSAValue, SSAValue] = {arg: arg for arg in block.args}
+    first: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
+    last: dict[SSAValue, int] = {}
+    ops = [*block.ops]
+    for number, op in enumerate(ops):
+        for operand in op.operands:
+            if operand in base:
+                last[base[operand]] = number
+        if isinstance(op, (GetWeightOp, ConstantOp)):
+            continue
+        is_view = isinstance(op, SchemaOp) and operator_of(op) in VIEWS and op.operands[0] in base
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                base[result] = base[op.operands[0]] if is_view else result
+                first.setdefault(base[result], number)
+                last.setdefault(base[result], number)
+    changes = [0] * (len(ops) + 1)
+    for value, start in first.items():
+        if value in last:
+            changes[start] += _bytes(value)
+            changes[last[value] + 1] -= _bytes(value)
+    found: dict[Operation, int] = {}
+    live = 0
+    for op, change in zip(ops, changes, strict=False):
+        live += change
+        found[op] = live
+    return found
+
+
+def _bytes(value: SSAValue) -> int:
+    assert isinstance(value.type, TensorType)
+    return (1 if value.type.element_type == i1 else 4) * most(math.prod(dims(value)))
