@@ -111,12 +111,12 @@ def compile_language_model(
     if most is not None and context > most:
         raise E1607.error(f"a context of {context}: the model has up to {most} positions")
     prefill = how.max_prefill if how.max_prefill is not None else min(PREFILL, context)
+    remarks = [*checkpoint.remarks, *_positions(checkpoint, context)]
     program = _exported(checkpoint, recipe, context, prefill, how.all_logits)
     blocks = _blocks(checkpoint)
     module = _imported(program, _metadata(checkpoint, context, prefill, how), chosen, how)
     del program
     reports: list[QuantizationReport] = []
-    remarks = list(checkpoint.remarks)
     if recipe.layers:
         from etir.backends.api.registry import backend_dialects
         from etir.dialects.context import EtContext
@@ -155,6 +155,19 @@ def _check(how: LanguageModelOptions, recipe: ModelRecipe) -> None:
             f"'{how.round_weights}' looks at what goes through the layers",
             help="give it a text: --calibration FILE.txt",
         )
+
+
+def _positions(checkpoint: Checkpoint, context: int) -> list[str]:
+    """Choose the frequencies of rotary positions; says so where they are not those of short texts."""
+    from etir.llm.positions import fix_frequencies
+
+    short = fix_frequencies(checkpoint.model, context)
+    if short is None:
+        return []
+    return [
+        f"every position is turned as in texts of more than {short:,} tokens, as the context is longer than that; a "
+        f"context of up to {short:,} takes what the model has for shorter texts"
+    ]
 
 
 def _exported(checkpoint: Checkpoint, recipe: ModelRecipe, context: int, prefill: int, all: bool) -> ExportedProgram:

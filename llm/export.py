@@ -29,6 +29,7 @@ from etir.diagnostics import EtirError
 from etir.llm.checkpoint.checkpoint import positions_of
 from etir.llm.checkpoint.libraries import import_transformers
 from etir.llm.errors import E1607, E1610, E1611
+from etir.llm.positions import fix_frequencies
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -101,7 +102,8 @@ def export_decoder(
     """The program of a decoder for ``context`` positions, and up to ``max_prefill`` tokens in a call.
 
     ``model`` is in the dtype that the program computes in. ``all_logits`` gives ``[1, n, vocabulary]``. Linear layers
-    that GPT-2 stores transposed become ordinary ones, in ``model`` itself.
+    that GPT-2 stores transposed become ordinary ones, and frequencies of rotary positions those of the context
+    (:mod:`~etir.llm.positions`), in ``model`` itself.
 
     Raises E1607 for sizes that the model does not have, E1610 where transformers or torch cannot export it, E1611 where
     the model computes something else with a static cache than without one.
@@ -114,6 +116,7 @@ def export_decoder(
     if not 1 < max_prefill <= context:
         raise E1607.error(f"{max_prefill} tokens in a call: 2 to {context}, the context, are possible")
     straighten(model)
+    fix_frequencies(model, context)
     model.config.use_cache = True
     example = min(_EXAMPLE, max_prefill)
     count = torch.export.Dim("tokens", min=1, max=max_prefill)
@@ -208,9 +211,11 @@ def _check_cache(module: StaticDecoder, count: int, where: str = "") -> None:
 
 
 def straighten(model: nn.Module) -> None:
-    """Replace transformers' ``Conv1D``, whose weight is ``[inputs, outputs]``, by linear layers, which everything that
-    quantizes and computes knows.
+    """Replace layers that are linear in another form by ordinary ones, which everything that quantizes and computes
+    knows: transformers' ``Conv1D``, whose weight is ``[inputs, outputs]``, and Falcon's, which multiplies by a
+    transposed weight.
     """
+    from transformers.models.falcon.modeling_falcon import FalconLinear
     from transformers.pytorch_utils import Conv1D
 
     for name, module in list(model.named_modules()):
@@ -219,4 +224,9 @@ def straighten(model: nn.Module) -> None:
             linear = nn.Linear(inputs, outputs, device="meta")
             linear.weight = nn.Parameter(module.weight.detach().T.contiguous(), requires_grad=False)
             linear.bias = nn.Parameter(module.bias.detach(), requires_grad=False)
+            model.set_submodule(name, linear)
+        elif isinstance(module, FalconLinear):
+            linear = nn.Linear(module.in_features, module.out_features, device="meta")
+            # The same parameters: one may be the table of tokens as well.
+            linear.weight, linear.bias = module.weight, module.bias
             model.set_submodule(name, linear)

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import AnyFloat, ModuleOp
 
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import tensor_of
+from etir.dialects.et.program import GetWeightOp
 from etir.dialects.text import source_location
 from etir.llm.checkpoint.blocks import Blocks
 from etir.llm.errors import E1608
 from etir.llm.kept_blocks import LINEAR, TABLE, keep_blocks, layers
 from etir.llm.recipe_names import ModelRecipe
 from etir.options import CompileOptions
+from etir.passes.infra.base import methods
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.quantization.errors import E1502, E1506
 from etir.quantization.passes.products_to_layers import ProductsToLayersPass
 from etir.quantization.report import QuantizationReport
+
+_FACTORS = ("_scales", "_zero_points")
+"""Ends of names of what belongs to integers."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,24 @@ def quantize_model(
             continue
         module, report = found
         reports.append(report)
-    return module, reports, remarks
+    return module, reports, [*remarks, *_left(module)]
+
+
+def _left(module: ModuleOp) -> list[str]:
+    """What is said of matrices that no step has made integers, where a good part of the weights is in them: those of
+    experts, above all, which are no linear layers.
+    """
+    reads = [op for method in methods(module) for op in method.walk() if isinstance(op, GetWeightOp)]
+    types = {op.symbol.root_reference.data: tensor_of(op.results[0]) for op in reads}
+    sizes = {name: prod(type.get_shape()) for name, type in types.items() if len(type.get_shape()) > 1}
+    left = [name for name in sizes if isinstance(types[name].element_type, AnyFloat) and not name.endswith(_FACTORS)]
+    numbers = sum(sizes[name] for name in left)
+    if numbers * 10 <= sum(sizes.values()):
+        return []
+    return [
+        f"{numbers:,} of {sum(sizes.values()):,} weights are floating point still, as those of "
+        f"'{max(left, key=lambda name: sizes[name])}': only linear layers and tables become integers"
+    ]
 
 
 def _quantized(

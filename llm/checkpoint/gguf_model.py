@@ -1,23 +1,22 @@
 """A GGUF file as transformers' own model.
 
 The file's fields give a configuration (:mod:`~etir.llm.checkpoint.architectures`), the model of that configuration says
-which parameters there are, and the package ``gguf`` how each of them is called in the file. Rows that llama.cpp has put
-into another order are put back, of blocks as well as of numbers.
+which parameters there are, and :mod:`~etir.llm.checkpoint.gguf_tensors` where each of them is in the file. Rows that
+llama.cpp has put into another order are put back, of blocks as well as of numbers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from etir.diagnostics import did_you_mean
-from etir.llm.checkpoint.architectures import ARCHITECTURES, Architecture
+from etir.llm.checkpoint.architectures import ARCHITECTURES, LONG, SHORT, Architecture
 from etir.llm.checkpoint.blocks import FLOATS, KEPT, Blocks, blocks_of
 from etir.llm.checkpoint.gguf_header import GgufFile, TensorInfo
+from etir.llm.checkpoint.gguf_tensors import FREQUENCIES, Assembled, place
 from etir.llm.checkpoint.libraries import import_transformers
 from etir.llm.errors import E1602, E1603, E1604, E1605
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 HEAD, TABLE = "output.weight", "token_embd.weight"
-FREQUENCIES = "rope_freqs.weight"
-"""What the frequencies of rotary positions are divided by, in files of Llama 3."""
 
 
 def architecture_of(file: GgufFile) -> tuple[str, Architecture]:
@@ -35,7 +32,8 @@ def architecture_of(file: GgufFile) -> tuple[str, Architecture]:
     if name not in ARCHITECTURES:
         near = did_you_mean(name, ARCHITECTURES)
         raise E1603.error(f"'{file.path}' is of architecture '{name}'{near}; there are {', '.join(ARCHITECTURES)}")
-    return name, ARCHITECTURES[name]
+    row = ARCHITECTURES[name]
+    return name, next((row.variants[key] for key in row.variants if file.fields.get(f"{name}.{key}")), row)
 
 
 def config_of(file: GgufFile) -> PretrainedConfig:
@@ -47,11 +45,15 @@ def config_of(file: GgufFile) -> PretrainedConfig:
     missing = [key for key in architecture.fields if key not in fields and key not in architecture.optional]
     if missing:
         raise E1602.error(f"'{file.path}' has no fields {', '.join(f'{name}.{key}' for key in missing)}")
-    unknown = [tensor for tensor in file.tensors if tensor.startswith("rope_factors_")]
     kind = fields.get("rope.scaling.type", "none")
-    if unknown or kind not in ("none", "linear", "yarn"):
-        what = unknown[0] if unknown else f"{name}.rope.scaling.type = {kind}"
+    factors = [tensor for tensor in (LONG, SHORT) if tensor in file.tensors]
+    if kind not in (("none", "linear", "yarn") if len(factors) < 2 else ("none", "longrope")) or (
+        factors and not (architecture.long_texts and len(factors) == 2)
+    ):
+        what = factors[0] if factors else f"{name}.rope.scaling.type = {kind}"
         raise E1603.error(f"'{file.path}' scales its positions in a way that is not read from GGUF: {what}")
+    for tensor in factors:
+        fields[tensor] = np.frombuffer(file.raw(file.tensors[tensor]), "<f4").tolist()
     if TABLE not in file.tensors:
         raise E1605.error(f"'{file.path}' has no tensor '{TABLE}'")
     keywords: dict[str, Any] = {config: fields[key] for key, config in architecture.fields.items() if key in fields}
@@ -62,25 +64,11 @@ def config_of(file: GgufFile) -> PretrainedConfig:
         raise E1602.error(f"'{file.path}' has {len(tokens)} tokens and a table of {rows} rows for them")
     # Nothing is padded, and the default of some models is a token that this one may not have.
     keywords |= {"pad_token_id": None, "vocab_size": rows, "tie_word_embeddings": HEAD not in file.tensors}
-    biased = any(tensor.endswith("attn_q.bias") for tensor in file.tensors)
-    if name in ("llama", "smollm3"):
-        keywords["attention_bias"] = biased
+    for keyword, end in architecture.present.items():
+        keywords[keyword] = any(tensor.endswith(f".{end}") for tensor in file.tensors)
     for token in ("bos", "eos"):
         keywords[f"{token}_token_id"] = file.fields.get(f"tokenizer.ggml.{token}_token_id")
     return getattr(import_transformers(), architecture.config)(**keywords)
-
-
-@dataclass(frozen=True)
-class _Weight:
-    """A parameter of the model and the rows of the file's tensor that it is; ``order`` puts them back."""
-
-    name: str
-    tensor: TensorInfo
-    first: int
-    rows: int
-    order: np.ndarray | None
-    transposed: bool
-    is_norm: bool
 
 
 def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks], tuple[str, ...]]:
@@ -105,26 +93,35 @@ def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks],
     state: dict[str, torch.Tensor] = {}
     blocks: dict[str, Blocks] = {}
     requantized: Counter[str] = Counter()
-    for weight in _weights(file, name, architecture, config, shapes):
+
+    def numbers_of(tensor: TensorInfo, raw: np.ndarray) -> np.ndarray:
+        """float32 of rows of a tensor, which are counted where they were blocks."""
+        try:
+            found = dequantize(np.ascontiguousarray(raw), GGMLQuantizationType[tensor.type])
+        except NotImplementedError:
+            raise E1604.error(
+                f"'{file.path}': tensor '{tensor.name}' is of type {tensor.type}, which is not read"
+            ) from None
+        requantized[tensor.type] += tensor.type not in FLOATS
+        return np.asarray(found, np.float32)
+
+    for weight in place(file, name, architecture, config, shapes):
+        if isinstance(weight, Assembled):
+            parts = [numbers_of(tensor, file.raw(tensor)).reshape(tensor.shape) for tensor in weight.tensors]
+            state[weight.name] = torch.from_numpy(np.array(weight.make(parts), np.float32, order="C"))
+            continue
         raw = file.raw(weight.tensor)
         if weight.tensor.shape[:-1]:
             raw = raw.reshape(-1, raw.shape[-1])[weight.first : weight.first + weight.rows]
         if weight.order is not None:
             raw = raw[weight.order] if len(weight.tensor.shape) > 1 else raw.reshape(weight.rows, -1)[weight.order]
-        kind = weight.tensor.type
-        if kind in KEPT:
-            found = blocks_of(kind, raw)
+        if weight.tensor.type in KEPT:
+            found = blocks_of(weight.tensor.type, raw)
             blocks[weight.name] = found
             numbers = found.multiplied_out()
         else:
-            try:
-                numbers = dequantize(np.ascontiguousarray(raw), GGMLQuantizationType[kind])
-            except NotImplementedError:
-                raise E1604.error(
-                    f"'{file.path}': tensor '{weight.tensor.name}' is of type {kind}, which is not read"
-                ) from None
-            requantized[kind] += kind not in FLOATS
-        numbers = numbers.reshape(-1) if len(shapes[weight.name]) == 1 else numbers
+            numbers = numbers_of(weight.tensor, raw)
+        numbers = numbers.reshape(shapes[weight.name]) if not weight.transposed else numbers
         if weight.is_norm and architecture.one_based_norms:
             numbers = numbers - np.float32(1)
         numbers = numbers.T if weight.transposed else numbers
@@ -137,61 +134,3 @@ def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks],
     told = ", ".join(f"{count} of {kind}" for kind, count in lost.items())
     remarks = (f"{sum(lost.values())} tensors are not kept as they are in the file ({told})",) if lost else ()
     return model, blocks, remarks
-
-
-def _weights(
-    file: GgufFile, name: str, architecture: Architecture, config: Any, shapes: dict[str, tuple[int, ...]]
-) -> Iterator[_Weight]:
-    """Where each parameter of the model is in the file. Raises E1605 with all that are missing or of other shapes."""
-    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
-
-    arch = next(key for key, value in MODEL_ARCH_NAMES.items() if value == name)
-    names = get_tensor_name_map(arch, config.num_hidden_layers)
-    wrong: list[str] = []
-    for parameter, shape in shapes.items():
-        base, _, suffix = parameter.rpartition(".")
-        known = names.get_name(base)
-        if known is None and base.startswith("transformer."):
-            known = names.get_name(base.removeprefix("transformer."))
-        found, first = _tensor(file, architecture, f"{known}.{suffix}", shape[0])
-        if found is None:
-            wrong.append(f"'{known}.{suffix}' ({parameter})" if known else parameter)
-            continue
-        transposed = suffix == "weight" and str(known).rpartition(".")[2] in architecture.transposed
-        wanted = shape[::-1] if transposed else shape
-        if found.shape[1:] != wanted[1:] or (
-            first == 0 and found.name == f"{known}.{suffix}" and found.shape != wanted
-        ):
-            wrong.append(f"'{found.name}', of shape {list(found.shape)} and not {list(wanted)}")
-            continue
-        order = _order(architecture, config, str(known), wanted[0])
-        yield _Weight(parameter, found, first, wanted[0], order, transposed, "norm" in str(known))
-    if wrong:
-        most = ", ".join(wrong[:5]) + (f" and {len(wrong) - 5} more" if len(wrong) > 5 else "")
-        raise E1605.error(f"'{file.path}' lacks {most}")
-
-
-def _tensor(file: GgufFile, architecture: Architecture, name: str, rows: int) -> tuple[TensorInfo | None, int]:
-    """The tensor that has a parameter, and its first row there."""
-    if name in file.tensors:
-        return file.tensors[name], 0
-    for whole, parts in architecture.split.items():
-        layer, _, rest = name.rpartition(".")
-        front, _, part = layer.rpartition(".")
-        joined = file.tensors.get(f"{front}.{whole}.{rest}")
-        if part in parts and joined is not None:
-            # Query, key and value of one width: files with fewer heads of keys have them apart.
-            return joined, parts.index(part) * rows
-    return None, 0
-
-
-def _order(architecture: Architecture, config: Any, name: str, rows: int) -> np.ndarray | None:
-    """The rows of the file in transformers' order; None for as they are.
-
-    The inverse of ``LlamaModel.permute`` of llama.cpp's ``convert_hf_to_gguf.py``.
-    """
-    part = name.rpartition(".")[2]
-    if not architecture.interleaved or part not in ("attn_q", "attn_k"):
-        return None
-    heads = config.num_attention_heads if part == "attn_q" else config.num_key_value_heads
-    return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from etir_testing.models.static_cache import DECODERS, VOCABULARY, import_transformers
+from etir_testing.models.gguf_decoders import architecture_of, fields_of, small_model, tensors_of
+from etir_testing.models.static_cache import VOCABULARY, import_transformers
 
 END = "<|end|>"
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}>{% endif %}"
 )
 PROMPT = "Once upon a time"
-ARCHITECTURES = {"phi": "phi2"}
-"""llama.cpp's names of architectures where they are not transformers'."""
 
 
 def tokens() -> list[str]:
@@ -45,12 +43,6 @@ def tokenizer_json() -> str:
     return made.to_str()
 
 
-def small_model(name: str, **options: Any) -> Any:
-    """A decoder of :data:`~etir_testing.models.static_cache.DECODERS` with seeded weights."""
-    decoder = DECODERS[name]
-    return replace(decoder, options=decoder.options | options).build()
-
-
 def write_folder(folder: Path, name: str, shards: int = 1, **options: Any) -> Any:
     """Write a Hugging Face folder of a decoder; returns the model."""
     model = small_model(name, **options)
@@ -70,36 +62,22 @@ def write_gguf(
     *,
     fields: Mapping[str, Any] | None = None,
     leave_out: Sequence[str] = (),
+    more: Mapping[str, np.ndarray] | None = None,
     **options: Any,
 ) -> Any:
     """Write a decoder as a GGUF file, matrices in a type of ``gguf``; returns the model that was written.
 
-    ``fields`` are further strings and integers, in place of those of the model; tensors of ``leave_out`` are missing.
+    ``fields`` are further strings and integers, in place of those of the model; tensors of ``leave_out`` are missing,
+    those of ``more`` are there besides.
     """
     import gguf
 
     model = small_model(name, **options)
-    config = model.config
-    arch = ARCHITECTURES.get(name, name)
+    arch = architecture_of(name)
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name(f"small {name}")
-    heads = config.num_attention_heads
-    groups = getattr(config, "num_key_value_heads", heads)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(getattr(config, "intermediate_size", None) or 4 * config.hidden_size)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(groups)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_layer_norm_rms_eps(getattr(config, "rms_norm_eps", 1e-6))
-    writer.add_layer_norm_eps(getattr(config, "layer_norm_eps", None) or getattr(config, "layer_norm_epsilon", 1e-5))
-    head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    writer.add_key_length(head)
-    rope = getattr(config, "rope_parameters", None) or {}
-    writer.add_rope_freq_base((rope.get("full_attention") or rope).get("rope_theta", 10000.0))
-    writer.add_rope_dimension_count(int(head * (rope.get("partial_rotary_factor") or 1.0)))
-    if getattr(config, "sliding_window", None):
-        writer.add_sliding_window(config.sliding_window)
+    for key, value in fields_of(arch, model.config).items():
+        _add(writer, f"{arch}.{key}", value)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens())
@@ -108,19 +86,11 @@ def write_gguf(
     writer.add_eos_token_id(VOCABULARY - 1)
     writer.add_chat_template(TEMPLATE)
     for key, value in (fields or {}).items():
-        (writer.add_uint32 if isinstance(value, int) else writer.add_string)(key, value)
-    names = gguf.get_tensor_name_map(
-        next(key for key, known in gguf.MODEL_ARCH_NAMES.items() if known == arch), config.num_hidden_layers
-    )
+        _add(writer, key, value)
     type = gguf.GGMLQuantizationType[quantized]
-    for parameter, value in model.named_parameters():
-        base, _, suffix = parameter.rpartition(".")
-        known = names.get_name(base) or names.get_name(base.removeprefix("transformer."))
-        tensor = f"{known}.{suffix}"
-        array = _as_llama_cpp(arch, str(known), suffix, value.detach().numpy(), heads, groups)
-        if tensor in leave_out:
-            continue
-        if array.ndim > 1 and type is not gguf.GGMLQuantizationType.F32:
+    own = ((tensor, array) for tensor, array in tensors_of(arch, model) if tensor not in leave_out)
+    for tensor, array in (*own, *(more or {}).items()):
+        if array.ndim > 1 and "norm" not in tensor and type is not gguf.GGMLQuantizationType.F32:
             writer.add_tensor(tensor, gguf.quants.quantize(array, type), raw_dtype=type)
         else:
             writer.add_tensor(tensor, array)
@@ -131,18 +101,10 @@ def write_gguf(
     return model
 
 
-def _as_llama_cpp(arch: str, name: str, suffix: str, array: np.ndarray, heads: int, groups: int) -> np.ndarray:
-    """A weight as ``convert_hf_to_gguf.py`` of llama.cpp writes it."""
-    part = name.rpartition(".")[2]
-    if arch in ("llama", "smollm3") and part in ("attn_q", "attn_k"):
-        count = heads if part == "attn_q" else groups
-        halves = array.reshape(count, 2, array.shape[0] // count // 2, *array.shape[1:])
-        array = halves.swapaxes(1, 2).reshape(array.shape)
-    if arch == "gemma3" and "norm" in name:
-        array = array + 1
-    if arch == "gpt2" and array.ndim == 2 and part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down"):
-        array = array.T
-    return np.ascontiguousarray(array, np.float32)
+def _add(writer: Any, key: str, value: Any) -> None:
+    """A field of the type that its value has."""
+    kinds = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+    kinds.get(type(value), writer.add_array)(key, value)
 
 
 def greedy(model: Any, ids: Sequence[int], count: int) -> list[int]:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from etir.diagnostics import EtirError
+from etir.llm.checkpoint.architectures import LONG, SHORT
 from etir.llm.checkpoint.gguf_header import read_gguf
 from etir.llm.checkpoint.load import load_checkpoint
 from etir.llm.compile import LanguageModelOptions, compile_language_model
@@ -106,6 +108,46 @@ def test_fields(fields: dict[str, Any], id: str, text: str, tmp_path: Path) -> N
 def test_a_tensor_that_is_missing(tmp_path: Path) -> None:
     checkpoints.write_gguf(tmp_path / "m.gguf", "llama", leave_out=["blk.1.ffn_up.weight"])
     _fails(tmp_path / "m.gguf", "E1605", r"lacks 'blk.1.ffn_up.weight' \(model.layers.1.mlp.up_proj.weight\)")
+
+
+@pytest.mark.parametrize(
+    ("decoder", "tensor", "text"),
+    [
+        (
+            "mixtral",
+            "blk.0.ffn_up_exps.weight",
+            r"lacks 'blk.0.ffn_up_exps.weight' \(model.layers.0.mlp.experts.gate_up",
+        ),
+        ("gpt_oss", "blk.1.attn_sinks.weight", r"lacks 'blk.1.attn_sinks.weight' \(model.layers.1.self_attn.sinks\)"),
+        ("stablelm2", "blk.1.attn_k_norm.weight", r"lacks 'blk.1.attn_k_norm.weight' \(.*norms.0.weight\), 'blk.1"),
+    ],
+)
+def test_parts_that_are_missing(decoder: str, tensor: str, text: str, tmp_path: Path) -> None:
+    checkpoints.write_gguf(tmp_path / "m.gguf", decoder, leave_out=[tensor])
+    _fails(tmp_path / "m.gguf", "E1605", text)
+
+
+def test_experts_of_another_shape(tmp_path: Path) -> None:
+    name = "blk.0.ffn_up_exps.weight"
+    more = {name: np.zeros((4, 64, 128), np.float32)}
+    checkpoints.write_gguf(tmp_path / "m.gguf", "mixtral", leave_out=[name], more=more)
+    _fails(tmp_path / "m.gguf", "E1605", r"'blk.0.ffn_up_exps.weight', of shape \[4, 64, 128\]")
+
+
+def test_a_tensor_that_belongs_to_nothing(tmp_path: Path) -> None:
+    """A variant of the architecture: its model would be another one without a word."""
+    more = {"blk.1.attn_q_norm.weight": np.ones(16, np.float32)}
+    checkpoints.write_gguf(tmp_path / "m.gguf", "llama", more=more)
+    _fails(tmp_path / "m.gguf", "E1603", "of another form than transformers' Llama, .* nothing for 'blk.1.attn_q_norm")
+
+
+@pytest.mark.parametrize(("decoder", "left_out"), [("llama", ()), ("phi3", (SHORT,))])
+def test_frequencies_that_nothing_reads(decoder: str, left_out: tuple[str, ...], tmp_path: Path) -> None:
+    """Of an architecture that has none, and a set for long texts alone."""
+    factors = np.ones(8, np.float32)
+    more = {name: factors for name in (LONG, SHORT) if name not in left_out}
+    checkpoints.write_gguf(tmp_path / "m.gguf", decoder, more=more)
+    _fails(tmp_path / "m.gguf", "E1603", "scales its positions in a way that is not read from GGUF: rope_factors_long")
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ oracles.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,33 @@ def test_what_the_file_says_of_itself(tmp_path: Path) -> None:
         },
     }
     assert json.loads((tmp_path / "m.tokenizer.json").read_text())["model"]["type"] == "BPE"
+
+
+def test_weights_of_experts_stay_floating_point_and_the_user_is_told(tmp_path: Path) -> None:
+    model = checkpoints.write_gguf(tmp_path / "m.gguf", "mixtral", "Q4_0")
+    experts = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)
+    compiled = compile_language_model(
+        load_checkpoint(tmp_path / "m.gguf"), LanguageModelOptions("int4", CONTEXT, PREFILL), target="etir"
+    )
+    told = re.fullmatch(r"([\d,]+) of ([\d,]+) weights are floating point still, .*experts.*", compiled.remarks[-1])
+    assert told is not None
+    left, whole = (int(told[i].replace(",", "")) for i in (1, 2))
+    matrices = sum(p.numel() for p in model.parameters() if p.dim() > 1)
+    assert experts <= left < experts * 1.01
+    # Frequencies of positions are a few more.
+    assert matrices <= whole < matrices * 1.01
+
+
+@pytest.mark.parametrize("name", ["falcon40b", "bloom"])
+def test_layers_whose_weights_are_transposed_or_joined_keep_their_integers(name: str, tmp_path: Path) -> None:
+    checkpoints.write_gguf(tmp_path / "m.gguf", name, "Q4_0")
+    found = load_checkpoint(tmp_path / "m.gguf")
+    with torch.no_grad():
+        expected = found.model(torch.tensor([PROMPT])).logits[0, -1].numpy()
+    compiled = compile_language_model(found, LanguageModelOptions("int4", CONTEXT, PREFILL), target="etir")
+    np.testing.assert_allclose(_run(compiled)(list(PROMPT), 0), expected, rtol=1e-3, atol=1e-4)
+    count = len(found.blocks)
+    assert compiled.remarks == (f"{count} of {count} weights that are integers in the file stay as they are",)
 
 
 @pytest.mark.parametrize("type", ["Q4_0", "Q4_1", "Q8_0"])

@@ -13,24 +13,20 @@ from etir.llm.checkpoint.blocks import KEPT, blocks_of
 from etir.llm.checkpoint.load import load_checkpoint
 
 from etir_testing.models import checkpoints
+from etir_testing.models.gguf_decoders import GGUF_DECODERS, architecture_of
 from etir_testing.models.static_cache import VOCABULARY
 
-NAMES = ("llama", "smollm3", "qwen2", "qwen3", "gemma3", "phi3", "phi", "gpt2")
-GEMMA = {"layer_types": ["sliding_attention", "sliding_attention"], "tie_word_embeddings": True}
+NAMES = tuple(GGUF_DECODERS)
 IDS = torch.tensor([[5, 17, 42, 8, 77, 3, 90, 11, 60, 22]])
 
 
-def _options(name: str) -> dict[str, object]:
-    return GEMMA if name == "gemma3" else {}
-
-
 def test_the_table_is_tested() -> None:
-    assert set(ARCHITECTURES) == {checkpoints.ARCHITECTURES.get(name, name) for name in NAMES}
+    assert set(ARCHITECTURES) == {architecture_of(name) for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_are_those_of_the_model_that_was_written(name: str, tmp_path: Path) -> None:
-    written = checkpoints.write_gguf(tmp_path / "m.gguf", name, **_options(name))
+    written = checkpoints.write_gguf(tmp_path / "m.gguf", name)
     found = load_checkpoint(tmp_path / "m.gguf")
     with torch.no_grad():
         expected, logits = written(IDS).logits, found.model(IDS).logits
