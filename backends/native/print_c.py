@@ -1,6 +1,7 @@
 """A function of the ``tile`` level as C.
 
-Every operation becomes a function of its template; equal texts are one function. The entry calls them one after
+Every operation becomes a function of its template; equal texts are one function, and so are those of parts that several
+of them call. The entry calls them one after
 another with addresses that are constants from the start of an input, a weight or the arena::
 
     int32_t etir_native_forward(const struct etir_native_call* call)
@@ -10,8 +11,9 @@ The text includes ``vec.h``, so that it is one file that any C compiler takes, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -41,6 +43,8 @@ static void etir_parallel(const struct etir_native_call* call, int64_t count, in
 }
 """
 ENTRY = "etir_native_entry"
+_HELPER = re.compile(r"@\w*")
+"""The name of a helper in the text of a template."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class _Printer:
         self.places: list[int] = []
         self.weights = weights_of(func)
         self.functions: dict[str, str] = {}
+        self.helpers: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         self.texts: list[str] = []
         self.address: dict[SSAValue, str] = {}
@@ -168,7 +173,7 @@ class _Printer:
             self.counts[base] = number + 1
             name = f"{base}{number}"
             self.functions[key] = name
-            self.texts += [self._with_sizes(helper.replace("@", name), True) + "\n" for helper in function.helpers]
+            function = self._with_helpers(name, function)
             self.texts.append(
                 "\n".join(
                     [
@@ -181,6 +186,23 @@ class _Printer:
                 )
             )
         return self.functions[key]
+
+    def _with_helpers(self, name: str, function: CFunction) -> CFunction:
+        """The function with the names of its helpers, which are printed unless equal ones are there already."""
+        named: dict[str, str] = {}
+
+        def replaced(text: str) -> str:
+            return _HELPER.sub(lambda found: named.get(found[0], found[0]), text)
+
+        for helper in function.helpers:
+            own = _HELPER.search(helper)
+            assert own is not None, "a helper begins with its name"
+            text = replaced(helper)
+            if text not in self.helpers:
+                self.helpers[text] = own[0].replace("@", name)
+                self.texts.append(self._with_sizes(text.replace("@", name), True) + "\n")
+            named[own[0]] = self.helpers[text]
+        return replace(function, body=replaced(function.body))
 
     def _units(self, function: CFunction, count: int) -> str:
         units = str(function.units)

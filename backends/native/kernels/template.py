@@ -138,13 +138,16 @@ def uses_sizes(function: CFunction) -> bool:
 
 
 def part_text(name: str, function: CFunction, count: int) -> str:
-    """``static void NAME_part(void* given, int64_t begin, int64_t end)``: some units on ``count`` operands."""
+    """``void NAME_part(void* given, int64_t begin, int64_t end)``: some units on ``count`` operands.
+
+    It is never inlined: the entry would have a copy of everything, and compilers take half of their time for that.
+    """
     declared = [f"  float* const p{i} = ((float**)given)[{i}];" for i in range(count)]
     if uses_sizes(function):
         declared += [f"  const int64_t* const sizes = ((const int64_t**)given)[{count}];", f"  {DECLARE}"]
     return "\n".join(
         [
-            f"static void {name}_part(void* given, int64_t begin, int64_t end) {{",
+            f"ETIR_NOINLINE void {name}_part(void* given, int64_t begin, int64_t end) {{",
             *declared,
             *(f"  {line.replace('@', name)}" for line in function.body.splitlines()),
             "}",
