@@ -50,10 +50,34 @@ struct Left {
   }
 };
 
+/// Quantizes a row that is a tile of its own and has one scale, all of whose groups are whole.
+inline void quantize_whole_row(const Left& left, const float* from, int64_t row, int zero) {
+  constexpr int64_t kSome = 64;  // chunks at a time
+  const RowScale scale = left.row_scales[row] = choose_scale(from, left.depth);
+  const float inverse = inverse_of(scale);
+  const int64_t chunks = left.depth / groups::kChunk, of_group = chunks / left.groups;
+  int32_t sums[kSome], sum = 0;
+  for (int64_t first = 0, group = row * left.groups, left_of_group = of_group; first < chunks; first += kSome) {
+    const int64_t count = std::min(kSome, chunks - first);
+    quantize_chunks(from + first * groups::kChunk, count, inverse, static_cast<float>(scale.zero_point),
+                    left.numbers + row * left.stride + first * groups::kChunk, sums);
+    for (int64_t c = 0; c < count; ++c) {
+      sum += sums[c];
+      if (--left_of_group > 0) continue;
+      left.offsets[group] = -zero * sum;
+      if (left.sums != nullptr) left.sums[group] = static_cast<float>(sum);
+      ++group, left_of_group = of_group, sum = 0;
+    }
+  }
+}
+
 /// Quantizes rows [row, row + size), which are a tile. `zero` is what the weight's numbers have for 0.
 inline void quantize_tile(const Left& left, const float* input, int64_t width, int64_t row, int size, int zero) {
   constexpr int64_t kPiece = 256;  // a multiple of a chunk
   const int64_t group = left.depth / left.groups;
+  if (size == 1 && left.by_row && width == left.depth && has_chunks()) {
+    return quantize_whole_row(left, input + row * width, row, zero);
+  }
   for (int r = 0; r < size; ++r) {
     const float* from = input + (row + r) * width;
     RowScale scale = {};

@@ -78,14 +78,20 @@ ETIR_VNNI inline Extent extent_avx512(const float* x, int64_t n) {
     odd[0] = _mm512_add_ps(odd[0], odd[c]);
     low[0] = _mm512_maskz_min_ps(kAll, low[0], low[c]), high[0] = _mm512_maskz_max_ps(kAll, high[0], high[c]);
   }
-  alignas(64) float lows[kLanes], highs[kLanes], odds[kLanes];
-  _mm512_store_ps(lows, low[0]), _mm512_store_ps(highs, high[0]), _mm512_store_ps(odds, odd[0]);
-  Extent all = {lows[0], highs[0], odds[0]};
-  for (int k = 1; k < kLanes; ++k) {
-    all.odd += odds[k];
-    all.least = lows[k] < all.least ? lows[k] : all.least, all.most = highs[k] > all.most ? highs[k] : all.most;
-  }
-  return all;
+  // Halves, quarters and so on in each other's places.
+  const auto fold = [&](__m512 of_odd, __m512 of_low, __m512 of_high) ETIR_VNNI {
+    odd[0] = _mm512_add_ps(odd[0], of_odd);
+    low[0] = _mm512_maskz_min_ps(kAll, low[0], of_low), high[0] = _mm512_maskz_max_ps(kAll, high[0], of_high);
+  };
+  fold(_mm512_maskz_shuffle_f32x4(kAll, odd[0], odd[0], 0x4e), _mm512_maskz_shuffle_f32x4(kAll, low[0], low[0], 0x4e),
+       _mm512_maskz_shuffle_f32x4(kAll, high[0], high[0], 0x4e));
+  fold(_mm512_maskz_shuffle_f32x4(kAll, odd[0], odd[0], 0xb1), _mm512_maskz_shuffle_f32x4(kAll, low[0], low[0], 0xb1),
+       _mm512_maskz_shuffle_f32x4(kAll, high[0], high[0], 0xb1));
+  fold(_mm512_maskz_permute_ps(kAll, odd[0], 0x4e), _mm512_maskz_permute_ps(kAll, low[0], 0x4e),
+       _mm512_maskz_permute_ps(kAll, high[0], 0x4e));
+  fold(_mm512_maskz_permute_ps(kAll, odd[0], 0xb1), _mm512_maskz_permute_ps(kAll, low[0], 0xb1),
+       _mm512_maskz_permute_ps(kAll, high[0], 0xb1));
+  return {_mm512_cvtss_f32(low[0]), _mm512_cvtss_f32(high[0]), _mm512_cvtss_f32(odd[0])};
 }
 
 ETIR_VNNI inline void quantize_avx512(const float* x, int64_t n, float inverse, float zero, int8_t* to) {
@@ -99,6 +105,43 @@ ETIR_VNNI inline void quantize_avx512(const float* x, int64_t n, float inverse, 
     const __m512 limited = _mm512_maskz_min_ps(kAll, _mm512_maskz_max_ps(kAll, value, low), high);
     const __m512i result = _mm512_maskz_cvt_roundps_epi32(kAll, limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm512_mask_cvtepi32_storeu_epi8(to + i, some, result);
+  }
+}
+
+/// Numbers that are quantized together, and whose sum is wanted.
+constexpr int64_t kChunk = 32;
+
+/// quantize() of whole chunks, and the sum of each.
+ETIR_VNNI inline void quantize_chunks_avx512(const float* x, int64_t chunks, float inverse, float zero, int8_t* to,
+                                             int32_t* sums) {
+  constexpr int kLanes = 16;
+  constexpr __mmask16 kAll = 0xffff;
+  const __m512 low = _mm512_set1_ps(-128), high = _mm512_set1_ps(127);
+  const __m512 by = _mm512_set1_ps(inverse), more = _mm512_set1_ps(zero);
+  const auto sixteen = [&](const float* from) ETIR_VNNI {
+    const __m512 value = _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(from), by), more);
+    const __m512 limited = _mm512_maskz_min_ps(kAll, _mm512_maskz_max_ps(kAll, value, low), high);
+    return _mm512_maskz_cvt_roundps_epi32(kAll, limited, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  };
+  // Two chunks of 32 numbers in a register, and what is a chunk alone in its lower half.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  for (int64_t c = 0; c < chunks; c += 2, x += 2 * kChunk, to += 2 * kChunk) {
+    const bool both = c + 1 < chunks;
+    const float* const second = both ? x + kChunk : x;
+    // Packing works in quarters of a register.
+    const __m512i first_pairs = _mm512_maskz_packs_epi32(0xffffffff, sixteen(x), sixteen(x + kLanes));
+    const __m512i second_pairs = _mm512_maskz_packs_epi32(0xffffffff, sixteen(second), sixteen(second + kLanes));
+    const __m512i mixed = _mm512_maskz_packs_epi16(~__mmask64{0}, first_pairs, second_pairs);
+    const __m512i numbers = _mm512_maskz_permutexvar_epi32(kAll, order, mixed);
+    _mm512_mask_storeu_epi8(to, both ? ~__mmask64{0} : __mmask64{0xffffffff}, numbers);
+    __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), numbers);
+    fours = _mm512_add_epi32(fours, _mm512_maskz_shuffle_i32x4(kAll, fours, fours, 0xb1));
+    fours = _mm512_add_epi32(fours, _mm512_maskz_shuffle_epi32(kAll, fours, static_cast<_MM_PERM_ENUM>(0x4e)));
+    fours = _mm512_add_epi32(fours, _mm512_maskz_shuffle_epi32(kAll, fours, static_cast<_MM_PERM_ENUM>(0xb1)));
+    alignas(64) int32_t sum[kLanes];
+    _mm512_store_si512(sum, fours);
+    sums[c] = sum[0];
+    if (both) sums[c + 1] = sum[kLanes / 2];
   }
 }
 #endif
@@ -175,6 +218,24 @@ inline int32_t quantize_and_sum(const float* x, int64_t n, float inverse, float 
   quantize(x + k, n - k, inverse, zero, to + k);
   for (; k < n; ++k) sum += to[k];
   return sum;
+}
+
+/// Whether quantize_chunks() is there for this processor.
+inline bool has_chunks() {
+#if defined(ETIR_VNNI)
+  return has_vnni();
+#else
+  return false;
+#endif
+}
+
+/// quantize_and_sum() of `chunks` times 32 numbers, with a sum for each 32. Only if has_chunks().
+inline void quantize_chunks(const float* x, int64_t chunks, float inverse, float zero, int8_t* to, int32_t* sums) {
+#if defined(ETIR_VNNI)
+  detail::quantize_chunks_avx512(x, chunks, inverse, zero, to, sums);
+#else
+  (void)x, (void)chunks, (void)inverse, (void)zero, (void)to, (void)sums;
+#endif
 }
 
 inline float inverse_of(const RowScale& row) { return static_cast<float>(1.0 / static_cast<double>(row.scale)); }
