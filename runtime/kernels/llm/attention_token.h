@@ -29,9 +29,8 @@ constexpr int kMostQueries = 4;        ///< whose scores are computed at once
 constexpr int64_t kMostDim = 256;      ///< of a head
 constexpr int64_t kRoom = 12 * 1024;   ///< floats for the results of all ranges: 48 KiB of the stack
 constexpr int64_t kSideBySide = 1024;  ///< bytes of a position that a task reads, if there are so many
-constexpr int64_t kTasks = 8, kFewTasks = 4;
-constexpr int64_t kLeast = 24;      ///< keys of a range
-constexpr int64_t kManyKeys = 512;  ///< that are worth more than a few ranges
+constexpr int64_t kTasks = 8;          ///< at most, for many keys
+constexpr int64_t kFewKeys = 16;       ///< times the square of the number of ranges: keys that are worth them
 
 /// The results of a query and a range of keys: sums of values by their weights, then the largest score and the total of
 /// the weights relative to it.
@@ -155,6 +154,11 @@ ETIR_AVX512 inline __m512 sum_of(__m512 x) {
   return _mm512_add_ps(x, turned<1>(x));
 }
 
+/// What two is raised to for exp(score - shift): the difference first, which is exact where it matters.
+ETIR_AVX512 inline __m512 exponent(__m512 score, __m512 shift) {
+  return _mm512_mul_ps(_mm512_sub_ps(score, shift), _mm512_set1_ps(etir::detail::kLog2E));
+}
+
 /// Scores of `count` keys become weights relative to the largest score so far, of kCount queries. The largest score of
 /// each and its total are at `tails`, `size` apart; `rescale` is what earlier results are to be multiplied by.
 template <int kCount>
@@ -173,7 +177,7 @@ ETIR_AVX512 inline void weigh(float (*scores)[kKeys], int64_t count, float* tail
   for (int q = 0; q < kCount; ++q) {
     most[q] = largest_of(most[q]);
     const __mmask16 some = _mm512_cmp_ps_mask(most[q], never, _CMP_NEQ_UQ);
-    shift[q] = _mm512_maskz_mul_ps(some, most[q], _mm512_set1_ps(etir::detail::kLog2E));
+    shift[q] = _mm512_maskz_mov_ps(some, most[q]);
     total[q] = _mm512_setzero_ps();
     all[q] = 0xffff;
   }
@@ -181,7 +185,7 @@ ETIR_AVX512 inline void weigh(float (*scores)[kKeys], int64_t count, float* tail
     __m512 x[kCount];
     ETIR_UNROLL
     for (int q = 0; q < kCount; ++q) {
-      x[q] = _mm512_fmsub_ps(_mm512_load_ps(scores[q] + j), _mm512_set1_ps(etir::detail::kLog2E), shift[q]);
+      x[q] = exponent(_mm512_load_ps(scores[q] + j), shift[q]);
     }
     powers_of_two(all, x);
     ETIR_UNROLL
@@ -193,7 +197,7 @@ ETIR_AVX512 inline void weigh(float (*scores)[kKeys], int64_t count, float* tail
   __m512 before[kCount];
   ETIR_UNROLL
   for (int q = 0; q < kCount; ++q) {
-    before[q] = _mm512_fmsub_ps(_mm512_set1_ps(tails[q * size]), _mm512_set1_ps(etir::detail::kLog2E), shift[q]);
+    before[q] = exponent(_mm512_set1_ps(tails[q * size]), shift[q]);
   }
   powers_of_two(all, before);
   ETIR_UNROLL
@@ -319,23 +323,41 @@ ETIR_AVX512 inline void attend(const Attention& task, int64_t batch, int64_t hea
   }
 }
 
-/// Combines the results of `ranges` ranges of a query, `step` numbers apart, in order.
-[[gnu::flatten]] ETIR_AVX512 inline void combine(const float* results, int64_t ranges, int64_t step, int64_t dim,
-                                                 float* __restrict to) {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  float most = kNever, total = 0, by[kTasks];
-  for (int64_t r = 0; r < ranges; ++r) most = std::max(most, results[r * step + dim]);
+/// Combines the results of `ranges` ranges, `step` numbers apart, in order: those of `count` queries, at most sixteen.
+/// Results are `dim` numbers each, one after the other.
+ETIR_AVX512 inline void combine(const float* results, int64_t ranges, int64_t step, int64_t count, int64_t dim,
+                                float* to) {
+  const int64_t size = result_size(dim);
+  const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+  const __mmask16 all[1] = {0xffff};
+  alignas(64) float largest[kTasks][kWideLanes], totals[kTasks][kWideLanes], by[kTasks][kWideLanes];
   for (int64_t r = 0; r < ranges; ++r) {
-    const float* const tail = results + r * step + dim;
-    by[r] = tail[0] == kNever ? 0.0f : vexp(tail[0] - most);
-    total += tail[1] * by[r];
+    for (int64_t q = 0; q < kWideLanes; ++q) {
+      // Other threads wrote half of them.
+      const float* const of_query = results + r * step + min64(q, count - 1) * size;
+      for (int64_t d = 0; d < dim; d += kWideLanes) ask(of_query + d);
+      largest[r][q] = of_query[dim], totals[r][q] = of_query[dim + 1];
+    }
   }
-  const float whole = total != 0.0f ? 1.0f / total : 0.0f;
-  for (int64_t d = 0; d < dim; d += kWideLanes) {
-    for (int64_t i = 0; i < kWideLanes; ++i) {
-      float sum = 0;
-      for (int64_t r = 0; r < ranges; ++r) sum += results[r * step + d + i] * by[r];
-      to[d + i] = sum * whole;
+  __m512 most = never, total = _mm512_setzero_ps();
+  for (int64_t r = 0; r < ranges; ++r) most = larger(_mm512_load_ps(largest[r]), most);
+  const __m512 shift = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(most, never, _CMP_NEQ_UQ), most);
+  for (int64_t r = 0; r < ranges; ++r) {
+    __m512 factor[1] = {exponent(_mm512_load_ps(largest[r]), shift)};
+    powers_of_two(all, factor);
+    total = _mm512_fmadd_ps(_mm512_load_ps(totals[r]), factor[0], total);
+    _mm512_store_ps(by[r], factor[0]);
+  }
+  alignas(64) float whole[kWideLanes];
+  const __mmask16 some = _mm512_cmp_ps_mask(total, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+  _mm512_store_ps(whole, _mm512_maskz_div_ps(some, _mm512_set1_ps(1.0f), total));
+  for (int64_t q = 0; q < count; ++q) {
+    for (int64_t d = 0; d < dim; d += kWideLanes) {
+      __m512 sum = _mm512_setzero_ps();
+      for (int64_t r = 0; r < ranges; ++r) {
+        sum = _mm512_fmadd_ps(_mm512_loadu_ps(results + r * step + q * size + d), _mm512_set1_ps(by[r][q]), sum);
+      }
+      _mm512_storeu_ps(to + q * dim + d, _mm512_mul_ps(sum, _mm512_set1_ps(whole[q])));
     }
   }
 }
@@ -353,9 +375,9 @@ inline bool run_token(KernelContext& ctx, const Attention& task) {
   const int64_t repeats = heads / task.key.heads, bytes = dim * static_cast<int64_t>(sizeof(float));
   const int64_t beside = task.key.head_step == 1 ? min64(task.key.heads, max64(1, kSideBySide / bytes)) : 1;
   const int64_t groups = (task.key.heads + beside - 1) / beside, others = task.batches * groups;
-  const int64_t most = min64(kRoom / (all * result_size(dim)), (task.keys < kManyKeys ? kFewTasks : kTasks) / others);
+  const int64_t most = min64(kRoom / (all * result_size(dim)), kTasks / others);
   int64_t ranges = 1;
-  while (2 * ranges <= most && 2 * ranges * kLeast <= task.keys) ranges *= 2;
+  while (2 * ranges <= most && kFewKeys * 4 * ranges * ranges <= task.keys) ranges *= 2;
   const int64_t length = (task.keys + ranges - 1) / ranges, step = all * result_size(dim);
   alignas(64) float results[kRoom];
   ctx.parallel_for(others * ranges, 1, [&](int64_t begin, int64_t end) {
@@ -367,9 +389,10 @@ inline bool run_token(KernelContext& ctx, const Attention& task) {
              index > begin && range > 0, index + 1 < end && range + 1 < ranges, to);
     }
   });
-  for (int64_t q = 0; q < all; ++q) {
-    float* const to = task.out->ptr<float>() + task.query.number(q / heads, 0, q % heads) * dim;
-    combine(results + q * result_size(dim), ranges, step, dim, to);
+  // A token's heads follow each other, and so do batches.
+  for (int64_t q = 0; q < all; q += kWideLanes) {
+    combine(results + q * result_size(dim), ranges, step, min64(kWideLanes, all - q), dim,
+            task.out->ptr<float>() + q * dim);
   }
   return true;
 }
