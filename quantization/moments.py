@@ -30,6 +30,16 @@ class Moments:
     count: int = 0
 
 
+def together(moments: Sequence[Moments]) -> Moments | None:
+    """What layers of one weight see, all of them; None where none has seen anything."""
+    if not moments:
+        return None
+    first, *others = moments
+    squares = sum((m.squares for m in others), first.squares)
+    sizes = sum((m.sizes for m in others), first.sizes)
+    return Moments(squares, sizes, sum(m.count for m in moments))
+
+
 def parts_of(k: int) -> int:
     """In how many equal parts rows of ``k`` numbers are seen; as many as there are numbers, where nothing divides."""
     return next(parts for parts in range(-(-k // LONGEST), k + 1) if k % parts == 0)

@@ -22,11 +22,13 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import tensor_of
+from etir.dialects.et.program import GetWeightOp
 from etir.dialects.quant.ops import ObserveOp
 from etir.interpret.interpreter import Interpreter
 from etir.passes.infra.base import Pass, methods
@@ -38,6 +40,18 @@ from etir.quantization.layers import as_stored, encoding_of, integers_of, layers
 from etir.quantization.parameters import Parameters
 from etir.quantization.samples import samples_of
 from etir.quantization.weights import multiplied_out
+
+
+@dataclass(frozen=True)
+class _Error:
+    """The sum of the errors of each channel, over ``count`` numbers of it."""
+
+    total: np.ndarray
+    count: int
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.total / self.count
 
 
 @register_pass
@@ -74,7 +88,8 @@ def correct_bias(
     stored = [_stored(op, parameters) for op in layers_with_inputs(module)]
     errors = _mean_errors(module if reference is None else reference, stored, samples, method)
     changed = 0
-    for op, error in zip(list(layers_with_inputs(module)), errors, strict=True):
+    layers = list(layers_with_inputs(module))
+    for op, error in zip(layers, _shared(layers, errors), strict=True):
         bias = op.arg("bias")
         known = parameters.is_known(bias)
         if error is None or not error.any() or not (bias is None or known):
@@ -83,6 +98,31 @@ def correct_bias(
         parameters.replaced(op, "bias", before + error, "corrected")
         changed += 1
     return changed
+
+
+def _shared(layers: Sequence[EdgeOp], errors: Sequence[_Error | None]) -> list[np.ndarray | None]:
+    """The mean errors of layers. Those of one weight and one bias, the steps of a recurrent net, stay such: theirs is
+    that over all that they see.
+    """
+    found: dict[object, _Error] = {}
+    names: list[object] = [_parameters_of(op) for op in layers]
+    for name, error in zip(names, errors, strict=True):
+        if error is not None:
+            known = found.get(name)
+            found[name] = error if known is None else _Error(known.total + error.total, known.count + error.count)
+    return [found[name].mean if name in found else None for name in names]
+
+
+def _parameters_of(op: EdgeOp) -> object:
+    """The names of the weight and the bias of a layer, if it has one, where both are weights of the program."""
+    weight, given = weight_of(op).owner, op.arg("bias")
+    bias = given.owner if isinstance(given, SSAValue) else None
+    while isinstance(weight, EdgeOp) and weight.op_name.startswith("quantized_decomposed.dequantize_"):
+        weight = weight.operands[0].owner
+    if not isinstance(weight, GetWeightOp) or not (given is None or isinstance(bias, GetWeightOp)):
+        return op
+    name = bias.symbol.root_reference.data if isinstance(bias, GetWeightOp) else None
+    return op.op_name, weight.symbol.root_reference.data, name
 
 
 def _stored(op: EdgeOp, parameters: Parameters) -> np.ndarray | None:
@@ -97,8 +137,8 @@ def _stored(op: EdgeOp, parameters: Parameters) -> np.ndarray | None:
 
 def _mean_errors(
     module: ModuleOp, stored: Sequence[np.ndarray | None], samples: Sequence[Sequence[Any]], method: str
-) -> list[np.ndarray | None]:
-    """The mean of ``(W - V) x`` for each channel, by layer; None for a layer that no sample has reached."""
+) -> list[_Error | None]:
+    """``(W - V) x`` for each channel, by layer; None for a layer that no sample has reached."""
     probe = module.clone()
     parameters = Parameters(probe)
     layers = list(layers_with_inputs(probe))
@@ -119,7 +159,7 @@ def _mean_errors(
     interpreter = Interpreter(probe)
     for index, sample in enumerate(samples):
         run_observed(interpreter, sample, method, add, index)
-    return [None if o is None or not counts.get(o) else sums[o] / counts[o] for o in observers]
+    return [None if o is None or not counts.get(o) else _Error(sums[o], counts[o]) for o in observers]
 
 
 def _dims_after(op: EdgeOp) -> int:

@@ -35,13 +35,14 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.diagnostics import did_you_mean
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.program import GetWeightOp
 from etir.dialects.quant.ops import Uniform
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.quantization.channels import LINEAR, Group, channel_groups
 from etir.quantization.errors import E1501, E1503
 from etir.quantization.layers import encoding_of, layers_with_weights, weight_of
-from etir.quantization.moments import Moments, moments_of
+from etir.quantization.moments import Moments, moments_of, takes_moments, together
 from etir.quantization.parameters import Parameters
 from etir.quantization.passes.equalize_channels import scale_group
 from etir.quantization.passes.materialize_quantization import least_scales, write_weight
@@ -104,18 +105,37 @@ def round_weights(
         _scale_by_inputs(module, seen)
     parameters = Parameters(module)
     written = 0
-    for op in list(layers_with_weights(module)):
-        weight = weight_of(op)
-        if not parameters.is_known(weight):
-            continue
-        how = encoding_of(op).data
-        array = parameters.array(weight)
-        moments = seen.get(op) if method == "gptq" else None
-        least = least_scales(op, parameters.store)
+    for ops in _of_one_weight(module, parameters):
+        how = encoding_of(ops[0]).data
+        array = parameters.array(weight_of(ops[0]))
+        moments = together([seen[op] for op in ops if op in seen]) if method == "gptq" else None
+        bounds = [least for op in ops if (least := least_scales(op, parameters.store)) is not None]
+        least = np.max(bounds, axis=0) if bounds else None
         integers, scales = _rounded(array, how, ROUNDINGS[method], moments, least, ordered=ordered)
-        write_weight(op, integers, scales, how, parameters.store)
-        written += 1
+        for op in ops:
+            write_weight(op, integers, scales, how, parameters.store)
+        written += len(ops)
     return written
+
+
+def _of_one_weight(module: ModuleOp, parameters: Parameters) -> list[list[EdgeOp]]:
+    """The marked layers whose weights are loaded, those that multiply by one weight together: the steps of a recurrent
+    net and layers that are called twice have one weight, which is rounded once, for all that they see.
+
+    Tables are looked up, and rounded by themselves.
+    """
+    found: dict[object, list[EdgeOp]] = {}
+    for op in layers_with_weights(module):
+        weight = weight_of(op)
+        if parameters.is_known(weight):
+            shared = isinstance(weight.owner, GetWeightOp) and takes_moments(op)
+            name = weight.owner.symbol.root_reference.data if shared and isinstance(weight.owner, GetWeightOp) else op
+            found.setdefault((name, op.op_name, encoding_of(op), _groups(op)), []).append(op)
+    return list(found.values())
+
+
+def _groups(op: EdgeOp) -> object:
+    return op.arg("groups") if "groups" in op.SCHEMA.index else 1
 
 
 def grid_of(how: Uniform, columns: int) -> Grid:
