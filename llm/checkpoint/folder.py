@@ -10,9 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from etir.diagnostics import EtirError
 from etir.llm.checkpoint.checkpoint import Chat, Checkpoint
 from etir.llm.checkpoint.libraries import import_transformers
-from etir.llm.errors import E1601, E1602, E1603, E1605, E1606
+from etir.llm.errors import E1601, E1602, E1603, E1604, E1605, E1606
 
 _INDEX = "model.safetensors.index.json"
 
@@ -30,15 +31,43 @@ def load_folder(path: Path, tokenizer: Path | None = None) -> Checkpoint:
     cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:
         model, told = cls.from_pretrained(
-            str(path), config=config, dtype=torch.float32, local_files_only=True, output_loading_info=True
+            str(path),
+            config=config,
+            dtype=torch.float32,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # They are named below, all of them.
         )
     except Exception as error:  # Whatever it could not load: its message names the file or the tensor.
-        raise E1602.error(f"the weights of '{path}' cannot be loaded: {_first_line(error)}") from error
-    lacks = sorted(told["missing_keys"]) + [str(key[0]) for key in sorted(told.get("mismatched_keys", ()))]
+        raise _not_loaded(path, cls, config, described, error) from error
+    mismatched = sorted(tuple(key) for key in told.get("mismatched_keys", ()))
+    lacks = sorted(told["missing_keys"])
+    lacks += [f"{name}, of shape {list(has)} and not {list(wanted)}" for name, has, wanted in mismatched]
     if lacks:
         raise E1605.error(f"'{path}' lacks {', '.join(lacks[:5])}" + (f" and {len(lacks) - 5} more" * (len(lacks) > 5)))
     text, vocabulary, rewritten = tokenizer_text(path if tokenizer is None else tokenizer)
     return Checkpoint(path.resolve().name, model.eval(), text, _chat(path, model, text), vocabulary, {}, rewritten)
+
+
+def _not_loaded(path: Path, cls: Any, config: Any, described: dict[str, Any], error: Exception) -> EtirError:
+    """Why a model could not be loaded: it is quantized already, its configuration makes none, or its files."""
+    import torch
+
+    quantized = described.get("quantization_config")
+    if isinstance(quantized, dict):
+        return E1604.error(
+            f"'{path}' is quantized already, by '{quantized.get('quant_method', '?')}', which is not read: "
+            f"{_first_line(error)}",
+            help="take the checkpoint that it was made of, or a GGUF file of the same model",
+        )
+    try:
+        with torch.device("meta"):
+            cls(config)
+    except Exception as wrong:
+        return E1602.error(
+            f"no model can be made of '{path / 'config.json'}': {type(wrong).__name__}: {_first_line(wrong)}"
+        )
+    return E1602.error(f"the weights of '{path}' cannot be loaded: {_first_line(error)}")
 
 
 def _config(path: Path, described: dict[str, Any]) -> Any:

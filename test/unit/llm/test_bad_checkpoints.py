@@ -182,6 +182,18 @@ def _more_layers(folder: Path) -> None:
     _set(folder / "config.json", "num_hidden_layers", 3)
 
 
+def _other_vocabulary(folder: Path) -> None:
+    _set(folder / "config.json", "vocab_size", 90)
+
+
+def _no_such_function(folder: Path) -> None:
+    _set(folder / "config.json", "hidden_act", "nobody-s")
+
+
+def _quantized(folder: Path) -> None:
+    _set(folder / "config.json", "quantization_config", {"quant_method": "gptq", "bits": 4, "group_size": 32})
+
+
 def _other_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text('{"version": "1.0"}')
 
@@ -206,6 +218,9 @@ def _set(path: Path, key: str, value: Any) -> None:
         (_no_shard, "E1605", "has no model-00002"),
         (_short_shard, "E1602", "is damaged"),
         (_more_layers, "E1605", r"lacks model.layers.2"),
+        (_other_vocabulary, "E1605", r"lacks .*embed_tokens.weight, of shape \[96, 64\] and not \[90, 64\]"),
+        (_no_such_function, "E1602", "no model can be made of '.*config.json': KeyError: 'nobody-s'"),
+        (_quantized, "E1604", "is quantized already, by 'gptq', which is not read"),
         (_other_tokenizer, "E1606", "cannot be read"),
         (_large_tokenizer, "E1606", "has 97 tokens, and the model 96 rows"),
     ],
