@@ -24,6 +24,9 @@ DIRECT = "native.direct"
 ROOM = "native.room"
 """Of an outlined function: the bytes that its code may need, with its inputs and outputs. Blocks of tiles for
 Winograd's algorithm are as large as there is room for beside what lives then, where they are saved on."""
+LATE = "native.late"
+"""Of an outlined function and of that of ``tile``: the bytes from which on what is joined, or lies in a border, is made
+in memory of its own first."""
 SAVES = "native.saves"
 """Of an outlined function and of that of ``tile``: what code does without, by name (``savings.py``)."""
 
@@ -33,6 +36,12 @@ def saved(func: FuncOp) -> tuple[str, ...]:
     found = func.attributes.get(SAVES)
     names = found.data if isinstance(found, ArrayAttr) else ()
     return tuple(name.data for name in names if isinstance(name, StringAttr))
+
+
+def least_bytes(func: FuncOp, name: str) -> int | None:
+    """The number that one of these attributes has; None without it."""
+    found = func.attributes.get(name)
+    return found.value.data if isinstance(found, IntegerAttr) else None
 
 
 def tile_functions(module: ModuleOp) -> Iterator[FuncOp]:

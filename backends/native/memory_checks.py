@@ -68,6 +68,10 @@ def verify_places(accesses: Accesses, arena_bytes: int | None, arguments: Sequen
                     continue
                 if other_first < last and _is_left_alone(accesses, one, two, (other_first, last)):
                     continue
+                if first < other_last and _is_written_by_parts(accesses, two, one, (first, other_last)):
+                    continue
+                if other_first < last and _is_written_by_parts(accesses, one, two, (other_first, last)):
+                    continue
                 yield _misplaced(base, f"is at bytes [{start}, {end}), where {other.name} is at the same time "
                                        f"([{other_start}, {other_end}))")  # fmt: skip
         live.append(row)
@@ -112,6 +116,47 @@ def _is_left_alone(accesses: Accesses, under: tuple[Base, int], over: tuple[Base
             if touched.base is over[0] and 4 * touched.floats.first < end and start < 4 * (touched.floats.last + 1):
                 return False
     return _is_written_over(accesses, under, over, last)
+
+
+def _is_written_by_parts(
+    accesses: Accesses, under: tuple[Base, int], over: tuple[Base, int], steps: tuple[int, int]
+) -> bool:
+    """Whether from the first of these steps to the last, all that need both bases, nothing of the first base is
+    read once a step before has written the second one there, and nothing is written to the first base. A step that
+    reads what it writes itself does so float by float, and may.
+    """
+    import numpy as np
+
+    distance = over[1] - under[1]
+    if distance % 4 or not 0 <= steps[0] <= steps[1] < len(accesses.steps):
+        return False
+    # Floats of both, from the first one of either on.
+    start = min(0, distance // 4)
+    at = {under[0]: -start, over[0]: distance // 4 - start}
+    written = np.zeros(max(at[base] + base.floats for base in at), np.bool_)
+    for op in accesses.steps[steps[0] : steps[1] + 1]:
+        writes = [*op.writes()]
+        to = [accesses.touched[value] for value in writes if accesses.touched[value].base is over[0]]
+        if len(to) > 1 or any(accesses.touched[value].base is under[0] for value in writes):
+            return False
+        now = np.zeros_like(written)
+        for touched in to:
+            touched.floats.of(now[at[over[0]] :])[...] = True
+        allowed = [*template_of(op).in_place(op)] if to else []
+        for value in dict.fromkeys(op.reads()):
+            of = accesses.touched[value]
+            if of.base is not under[0]:
+                continue
+            if of.floats.of(written[at[under[0]] :]).any():
+                return False
+            if not of.floats.of(now[at[under[0]] :]).any():
+                continue
+            is_there = 4 * of.offset == 4 * to[0].offset + distance
+            is_allowed = allowed.count(value) == [*op.operands].count(value)
+            if not is_there or not is_allowed or not lie_alike(value.type, writes[0].type):
+                return False
+        written |= now
+    return True
 
 
 def _op(base: Base) -> BufferOp:

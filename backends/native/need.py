@@ -50,6 +50,11 @@ class Need:
         return bound.bytes < self.bytes or (bound.bytes == self.bytes and then > 2 * self.at)
 
 
+def bound_of(problem: Problem) -> int:
+    """The bytes of a problem that are there at once: no plan needs less."""
+    return sum(pool.bytes for pool in lower_bound(problem).values())
+
+
 def need_of(func: FuncOp) -> Need:
     """What a function needs as it is."""
     problem = problem_of(func, [None] * len(func.body.block.args))

@@ -26,13 +26,16 @@ that do so together:
   as there is room for; borders are tried again then, and a row of tiles at a time if that is not enough. It comes first
   where most memory is needed for transformed tiles: nothing else makes them smaller.
 * images of at least so many bytes are not transformed, and have no border either.
+* what is joined, or lies in a border, and has at least so many bytes is made in memory of its own first, and copied
+  when all of it is there: the whole lives from then on, and steps that need most by themselves can be done before.
 
-The attributes ``native.saves``, ``native.cut``, ``native.direct`` and ``native.room`` of the function have the choice,
-in text, too.
+Since the last ones can make one of the first ones help, those are tried again then. The attributes ``native.saves``,
+``native.cut``, ``native.direct``, ``native.late`` and ``native.room`` of the function have the choice, in text, too.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -42,12 +45,14 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.interface import Outlined
 from etir.backends.api.memory import PlansOnly
+from etir.backends.api.patterns import operator_of
 from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.functions import CUT, DIRECT, ROOM, SAVES, saved
-from etir.backends.native.lowering.function import is_join
-from etir.backends.native.passes.tile_plan import plan_function
+from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
+from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
+from etir.backends.native.need import bound_of
+from etir.backends.native.passes.tile_plan import plan_function, problem_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
@@ -57,13 +62,15 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import print_module
 
 QUICK = ("masks", "order", "rows", "over", "straight", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
-CHOSEN = (CUT, DIRECT, ROOM, SAVES)
+CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
 LOWERED = frozenset(("masks", "parts", "joins", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
+MOST_LATE = 3
+"""Bounds for what is joined late that are tried."""
 
 
 def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
@@ -94,7 +101,7 @@ class _Choice:
     def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
         self.func = outlined.func
         self.target = processors(cpus)[0]
-        self.known: dict[tuple[frozenset[str], tuple[str, ...]], tuple[int, bool]] = {}
+        self.known: dict[tuple[frozenset[str], tuple[str, ...]], tuple[int, bool, bool]] = {}
         self.lowered: dict[tuple[frozenset[str], tuple[str, ...]], FuncOp] = {}
         self.is_transformed = False
         free = free_places(outlined, Frame(outlined.module))
@@ -103,18 +110,24 @@ class _Choice:
         self.most = kernels_of(outlined).plan_within(self.around).size
 
     def choose(self) -> None:
-        """Try the savings in their order."""
+        """Try the savings in their order, and again what did not help before others did."""
         sizes = sorted({image_bytes(root): None for root in _readers(self.func) if can_be_cut(root)}, reverse=True)
+        late = sorted(_late(self.func), reverse=True)
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(self.most, i64)})
         self._quick()
         self._cut(sizes)
         self._together()
+        before = self.least
         self._save("panels")
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(0, i64)})
             for least in _tried(sizes):
                 self._try_both(IntegerAttr(least, i64))
+        for least in _tried(late, MOST_LATE):
+            self._late(IntegerAttr(least, i64), sizes)
+        if self.least < before:
+            self._quick()
 
     def _quick(self) -> None:
         """What costs little. What did not help may do so once another saving has lowered a larger need."""
@@ -144,19 +157,19 @@ class _Choice:
             names = saved(self.func)
             if name in names or least <= self.most or not self._may_change(name):
                 continue
-            if (arena := self._with((*names, name))) <= least:
+            if (arena := self._with((*names, name), least)) <= least:
                 least = arena
             else:
-                self._with(names, is_planned=False)
+                self._with(names)
         for name in [name for name in saved(self.func) if name not in chosen] if least < before else ():
             names = saved(self.func)
-            if self._with([other for other in names if other != name]) > least:
-                self._with(names, is_planned=False)
+            if self._with([other for other in names if other != name], least) > least:
+                self._with(names)
         if least < before:
             self.least = least
             self._without_cut()
         else:
-            self._with(chosen, is_planned=False)
+            self._with(chosen)
 
     def _without_cut(self) -> None:
         """Give images their borders back, if there is room for them by now."""
@@ -182,12 +195,22 @@ class _Choice:
         names = dict.fromkeys((*saved(self.func), name))
         self._try({SAVES: ArrayAttr([*map(StringAttr, names)]), **(others or {})})
 
-    def _with(self, names: Sequence[str], *, is_planned: bool = True) -> int:
-        """Give the function these savings; what code needs then."""
+    def _late(self, least: IntegerAttr[IntegerType], sizes: Sequence[int]) -> None:
+        """Make the parts of what has so many bytes apart, in an order that may use it; without any border, too."""
+        names = dict.fromkeys((*saved(self.func), "order"))
+        late = {LATE: least, SAVES: ArrayAttr([*map(StringAttr, names)])}
+        self._try(late)
+        if sizes:
+            # By rows, an image keeps the border that its other readers want.
+            others = ArrayAttr([StringAttr(name) for name in names if name != "rows"])
+            self._try({LATE: least, CUT: IntegerAttr(sizes[-1], i64), SAVES: others})
+
+    def _with(self, names: Sequence[str], most: int | None = None) -> int:
+        """Give the function these savings; what code needs then, or some number above ``most``."""
         self.func.attributes.pop(SAVES, None)
         if names:
             self.func.attributes[SAVES] = ArrayAttr([*map(StringAttr, names)])
-        return self._arena() if is_planned else 0
+        return 0 if most is None else self._arena(most + 1)
 
     def _try(self, attributes: Mapping[str, Attribute]) -> None:
         """Keep attributes if code needs less with them; nothing where it needs little enough already."""
@@ -195,21 +218,29 @@ class _Choice:
             return
         before = dict(self.func.attributes)
         self.func.attributes.update(attributes)
-        if (arena := self._arena()) < self.least:
+        is_transformed = self.is_transformed
+        if (arena := self._arena(self.least)) < self.least:
             self.least = arena
         else:
+            self.is_transformed = is_transformed
             self.func.attributes.clear()
             self.func.attributes.update(before)
 
-    def _arena(self) -> int:
-        """Bytes that code needs with the inputs and outputs that may be in its workspace."""
+    def _arena(self, enough: int = sys.maxsize) -> int:
+        """Bytes that code needs with the inputs and outputs that may be in its workspace; from ``enough`` on perhaps no
+        more than what is there at once, which costs little to know.
+        """
         names = frozenset(saved(self.func))
-        rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, ROOM))
-        if (names, rest) not in self.known:
+        rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, LATE, ROOM))
+        arena, is_transformed, is_exact = self.known.get((names, rest), (0, False, False))
+        if not is_exact and arena < enough:
             made = rewritten_function(self._lowered(names, rest), self.func, self.target)
             is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
-            self.known[names, rest] = plan_function(made, self.around), is_transformed
-        arena, self.is_transformed = self.known[names, rest]
+            arena = bound_of(problem_of(made, self.around))
+            is_exact = arena < enough
+            arena = plan_function(made, self.around) if is_exact else arena
+            self.known[names, rest] = arena, is_transformed, is_exact
+        self.is_transformed = is_transformed
         return arena
 
     def _lowered(self, names: frozenset[str], rest: tuple[str, ...]) -> FuncOp:
@@ -228,6 +259,13 @@ def _is_flags(value: SSAValue) -> bool:
     return isinstance(value.type, TensorType) and value.type.element_type == i1
 
 
+def _late(func: FuncOp) -> dict[int, None]:
+    """The bytes of what is joined, and of images that are read."""
+    joins = [op for op in func.body.block.ops if isinstance(op, SchemaOp) and operator_of(op) in JOINS]
+    sizes = [bytes_in(shape(op.results[0])) for op in joins]
+    return dict.fromkeys([*sizes, *(image_bytes(root) for root in _readers(func))])
+
+
 def _readers(func: FuncOp) -> Iterator[SchemaOp]:
     """The convolutions and pools."""
     for op in func.body.block.ops:
@@ -235,9 +273,9 @@ def _readers(func: FuncOp) -> Iterator[SchemaOp]:
             yield cast(SchemaOp, op.root)
 
 
-def _tried(sizes: Sequence[int]) -> Iterator[int]:
+def _tried(sizes: Sequence[int], most: int = MOST_TRIED) -> Iterator[int]:
     """The largest one, then twice as many each time, and at last all."""
-    for power in range(MOST_TRIED - 1):
+    for power in range(most - 1):
         if (1 << power) < len(sizes):
             yield sizes[(1 << power) - 1]
     if sizes:

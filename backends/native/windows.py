@@ -226,16 +226,18 @@ def can_be_cut(op: SchemaOp) -> bool:
     given = _shape(op.arg("self" if is_pool else "input"))
     dims = (*given, *_shape(op.results[0]))
     is_plain = not is_pool and not window.transposed and window.stride == (1, 1)
-    if not (is_known(dims) or is_plain) or len(given) != 4 or len(_shape(op.results[0])) != 4:
+    result = _shape(op.results[0])
+    if not (is_known(dims) or is_plain) or len(given) != len(result) or len(given) not in (3, 4):
         return False
     if not any(border_for(op)[0]):
         return False
     if is_pool and not operator_of(op).startswith("aten.max"):
         return False
-    if not is_pool and (window.groups > 1 or window.dilation[1] != 1):
+    if not is_pool and window.groups > 1:
         return False
     ways = cut_phases if window.transposed else edges_of
-    return all(ways(window, _shape(op.results[0])[2:], given[2:]))
+    # A signal is an image of one row.
+    return all(ways(window, (1, *result[2:])[-2:], (1, *given[2:])[-2:]))
 
 
 def image_bytes(op: SchemaOp) -> int:

@@ -22,6 +22,7 @@ from etir.backends.api.memory import DelegateNeeds, Need
 from etir.backends.native.frame import Around
 from etir.backends.native.functions import outputs_of, places_of
 from etir.backends.native.joint import joint_plan
+from etir.backends.native.need import bound_of
 from etir.backends.native.passes.tile_plan import plan_function, problem_of
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BrgemmOp, BufferOp, MapOp, TemplateOp, bytes_of, shape_of
@@ -30,8 +31,7 @@ from etir.diagnostics import EtirError
 from etir.dialects.et.origin import united
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.errors import E0703
-from etir.passes.analysis.planning.lower_bound import live_bytes, lower_bound
-from etir.passes.analysis.planning.problem import Problem
+from etir.passes.analysis.planning.lower_bound import live_bytes
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
         return Planned(plan_function(func), None)
     first = _in_turn(func, kernels, free, is_code_first=False)
     problem, _ = kernels.problem_within(free)
-    bound, least_code = _bound(problem), _bound(problem_of(func, free))
+    bound, least_code = bound_of(problem), bound_of(problem_of(func, free))
     if first is not None and first.code <= least_code and first.kernels <= bound and not first.outside:
         return _again(func, kernels, first)
     second = _in_turn(func, kernels, free, is_code_first=True)
@@ -80,10 +80,6 @@ def plan_code(func: FuncOp, free: Around) -> Planned:
     arena, places = _code(func, free)
     inputs = len(places) - outputs_of(func)
     return Planned(arena, Workspace(arena, tuple(places[:inputs]), tuple(places[inputs:])))
-
-
-def _bound(problem: Problem) -> int:
-    return sum(pool.bytes for pool in lower_bound(problem).values())
 
 
 def _outside(func: FuncOp, free: Around, around: Around) -> int:

@@ -7,6 +7,7 @@ reads it, else to a buffer of the arena.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -20,13 +21,14 @@ from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
 from etir.backends.native.flags import FlagsOp, flags
-from etir.backends.native.functions import CUT, OUTPUTS, ROOM, SAVES, saved
+from etir.backends.native.functions import CUT, LATE, OUTPUTS, ROOM, SAVES, least_bytes, saved
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.rows import VIEWS
+from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
 from etir.backends.native.windows import border_for, can_be_cut, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
@@ -73,7 +75,7 @@ class Lowering(Memory):
 
     def __init__(self, func: FuncOp, target: Cpu):
         self.func, self.target, self.panel = func, target, panel_of(target)
-        self.least_cut = least_cut(func)
+        self.least_cut, self.least_late = least_bytes(func, CUT), least_bytes(func, LATE)
         self.saves_parts, self.saves_joins = ("parts" in saved(func)), ("joins" in saved(func))
         self._against: dict[GroupOp, str | None] = {}
         self._live: dict[Operation, int] | None = None
@@ -115,8 +117,7 @@ class Lowering(Memory):
         types = [arg.type for arg in self.block.args]
         func = FuncOp(self.func.sym_name.data, (types, []), Region(self.block), visibility="private")
         func.attributes[OUTPUTS] = IntegerAttr(len(self.returned.arguments), i64)
-        if SAVES in self.func.attributes:
-            func.attributes[SAVES] = self.func.attributes[SAVES]
+        func.attributes |= {name: self.func.attributes[name] for name in (SAVES, LATE) if name in self.func.attributes}
         func.location = self.func.location
         return ModuleOp([func])
 
@@ -192,6 +193,8 @@ class Lowering(Memory):
             dims = shape(value)
             whole = dims if len(dims) == 4 else (*dims[:2], 1, dims[2])
             border, number = border_of(value, self.reads_no_border)
+            if self._is_late(bytes_in(whole, border)):
+                border = (0, 0)
             is_read = any(border)
             border = border if is_read else border_after(value, self.reads_no_border)
             place = self.new_image((whole[0], whole[1], whole[2], whole[3]), border, number, filled=is_read)
@@ -235,8 +238,14 @@ class Lowering(Memory):
         if len(uses) != 1 or value in self.outputs or not isinstance(uses[0].operation, SchemaOp):
             return None
         join = uses[0].operation
+        if operator_of(join) in JOINS and self._is_late(bytes_in(shape(join.results[0]))):
+            return None
         parts = JOINS.get(operator_of(join))
         return None if parts is None else parts(self, join, as_image)[uses[0].index]
+
+    def _is_late(self, size: int) -> bool:
+        """Whether memory of so many bytes gets what it has as late as it can."""
+        return self.least_late is not None and size >= self.least_late
 
     def _through_views(self, value: SSAValue) -> Place | None:
         """The output that a tensor is after reshapes alone."""
@@ -315,10 +324,12 @@ def is_join(op: SchemaOp) -> bool:
     return operator_of(op) in JOINS
 
 
-def least_cut(func: FuncOp) -> int | None:
-    """The bytes from which on images of a function have no border; None where all have one."""
-    found = func.attributes.get(CUT)
-    return found.value.data if isinstance(found, IntegerAttr) else None
+def bytes_in(dims: Sequence[int], border: tuple[int, int] = (0, 0)) -> int:
+    """Bytes of a tensor, or of an image in a border, at most."""
+    sizes = [most(n) for n in dims]
+    if any(border):
+        sizes[-2:] = [sizes[-2] + 2 * border[0], sizes[-1] + 2 * border[1]]
+    return 4 * math.prod(sizes)
 
 
 def border_of(value: SSAValue, without: Callable[[GroupOp], bool]) -> tuple[tuple[int, int], float]:

@@ -204,11 +204,14 @@ def _cut(found: _Convolution, x: Place) -> None:
     n, h, w, out = found.target.shape
     c = x.shape[3]
     batch, row, column, _ = x.strides
-    (kh, kw), (sy, sx), dy = window.size, window.stride, window.dilation[0]
+    (kh, kw), (sy, sx), (dy, dx) = window.size, window.stride, window.dilation
     panels = -(-out // lowering.panel)
     filters = found.filters((kh, panels, kw * c, lowering.panel))
     tap_row, *within = filters.strides
     ways = edges_of(window, (h, w), x.shape[1:3])
+    if dx != 1:
+        _cut_apart(found, x, filters, ways)
+        return
     for y in ways[0]:
         for z in ways[1]:
             weights = Place(
@@ -231,6 +234,26 @@ def _cut(found: _Convolution, x: Place) -> None:
 
             extras = [part(e) for e in found.extras]
             _product(found, a, lowering.memref(weights), part(found.target), extras, (y.taps,))
+
+
+def _cut_apart(found: _Convolution, x: Place, filters: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
+    """As :func:`_cut` where the columns of a window lie apart, so that each of them is a tap."""
+    lowering, window = found.lowering, found.window
+    n, c = x.shape[0], x.shape[3]
+    batch, row, column, _ = x.strides
+    (sy, sx), (dy, dx) = window.stride, window.dilation
+    for y in ways[0]:
+        for z in ways[1]:
+            dims = (n, y.count, y.taps, z.taps, z.count, c)
+            start = x.offset + y.start * row + z.start * column
+            a = Place(x.base, dims, (batch, sy * row, dy * row, dx * column, sx * column, 1), start)
+            b = _by_taps(filters, c, (n, y.count)).sliced(2, y.tap, y.taps).sliced(3, z.tap, z.taps)
+
+            def part(place: Place, y: Edge = y, z: Edge = z) -> Place:
+                return place.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
+
+            extras = [part(e) for e in found.extras]
+            _product(found, a, lowering.memref(b), part(found.target), extras, (y.taps, z.taps))
 
 
 def _by_taps(filters: Place, c: int, batch: tuple[int, ...]) -> Place:

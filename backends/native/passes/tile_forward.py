@@ -10,6 +10,8 @@ need no copy where the strides of the place are ones that the operation can writ
 
 With ``straight`` among what the function saves (``savings.py``), so is what maps write part by part and one copy reads
 as a whole, as a concatenation that is an image for a convolution: what is joined is then never there twice.
+
+Buffers of ``native.late`` bytes and more are copied to: what they are made of is in memory of its own first.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
 from etir.backends.native.footprint import is_injective
-from etir.backends.native.functions import saved, tile_functions
+from etir.backends.native.functions import LATE, least_bytes, saved, tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.restride import Moved, moved
 from etir.backends.native.sizes import is_known
-from etir.backends.native.tile import BufferOp, MapOp, PackOp, TemplateOp, YieldOp, shape_of
+from etir.backends.native.tile import BufferOp, MapOp, PackOp, TemplateOp, YieldOp, bytes_of, shape_of
 from etir.backends.native.users import base_of, drop_unused, is_read_once, only_writer, place_of, writers_of
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
@@ -51,6 +53,8 @@ def is_copy(op: MapOp) -> bool:
 def _forward(block: Block, copy: MapOp, is_straight: bool) -> None:
     source = copy.inputs[0]
     writer = only_writer(source)
+    if _is_late(block, copy):
+        return
     if writer is None and is_straight and is_read_once(source):
         _forward_parts(block, copy)
     if writer is None or isinstance(writer, PackOp) or not is_read_once(source):
@@ -67,6 +71,13 @@ def _forward(block: Block, copy: MapOp, is_straight: bool) -> None:
     _make_first(block, to)
     _write_to(block, writer, to, copy)
     block.erase_op(copy)
+
+
+def _is_late(block: Block, copy: MapOp) -> bool:
+    """Whether a copy is to large memory of the function's own that it writes late (``native.late``)."""
+    func, to = block.parent_op(), base_of(copy.out)
+    least = least_bytes(func, LATE) if isinstance(func, FuncOp) else None
+    return least is not None and isinstance(to.owner, BufferOp) and bytes_of(to.type) >= least
 
 
 def _forward_parts(block: Block, copy: MapOp) -> None:

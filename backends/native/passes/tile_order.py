@@ -14,7 +14,7 @@ After, where ``order`` is among what the function saves (``savings.py``)::
 
 Code does the operators of a program in the order of its text as a rule; the kernels' order is chosen for their memory
 (pass `schedule-instructions`), by the same search as this one. Steps that write parts of one buffer which have no float
-in common may change places.
+in common may change places; those that do so one right after the other move together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from etir.backends.native.functions import outputs_of, saved, tile_functions
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
-from etir.backends.native.tile import BufferOp, TemplateOp
+from etir.backends.native.tile import BufferOp, MapOp, TemplateOp
 from etir.backends.native.users import base_of, place_of
 from etir.dialects.context import EtContext
 from etir.passes.analysis.scheduling import Run, lower_peak
@@ -47,7 +47,9 @@ def order_steps(func: FuncOp, pairs: Sequence[tuple[int, int]] = ()) -> None:
     steps = [op for op in block.ops if isinstance(op, TemplateOp)]
     args = block.args
     same: dict[SSAValue, SSAValue] = {args[len(args) - outputs_of(func) + made]: args[given] for given, made in pairs}
-    order = lower_peak(_run(func, steps, same))
+    units = _units(steps)
+    found = lower_peak(_of_units(_run(func, steps, same), units))
+    order = [number for unit in found for number in units[unit]]
     if order == list(range(len(steps))):
         return
     last = block.last_op
@@ -58,6 +60,36 @@ def order_steps(func: FuncOp, pairs: Sequence[tuple[int, int]] = ()) -> None:
             block.insert_op_before(op, last)
     for number in order:
         block.insert_op_before(steps[number], last)
+
+
+def _units(steps: Sequence[TemplateOp]) -> list[list[int]]:
+    """The numbers of steps that move together: those that write one buffer, one right after the other, of the same
+    operands, as the parts of an image without a border, and maps that join parts, one instant for the planner.
+    """
+    units: list[list[int]] = []
+    before: tuple[type[TemplateOp], frozenset[SSAValue], frozenset[SSAValue]] | None = None
+    for number, op in enumerate(steps):
+        read, written = (frozenset(map(base_of, values)) for values in (op.reads(), op.writes()))
+        now = type(op), frozenset() if isinstance(op, MapOp) else read, written
+        if now != before or len(written) != 1 or read & written:
+            units.append([])
+        units[-1].append(number)
+        before = now
+    return units
+
+
+def _of_units(run: Run, units: Sequence[Sequence[int]]) -> Run:
+    """The same with units of steps as instructions."""
+    unit_of = {number: unit for unit, numbers in enumerate(units) for number in numbers}
+    touches = [list(dict.fromkeys(b for number in numbers for b in run.touches[number])) for numbers in units]
+    after = [
+        list(dict.fromkeys(unit_of[other] for number in numbers for other in run.after[number] if other not in numbers))
+        for numbers in units
+    ]
+    over: dict[int, list[tuple[int, int]]] = {}
+    for number, pairs in run.over.items():
+        over.setdefault(unit_of[number], []).extend(pairs)
+    return Run(touches, after, run.sizes, run.born, run.dies, over)
 
 
 def _run(func: FuncOp, steps: Sequence[TemplateOp], same: dict[SSAValue, SSAValue]) -> Run:

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, UnitAtt
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.native.footprint import footprint
 from etir.backends.native.functions import PLACES, outputs_of, saved, tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.sizes import is_known
@@ -115,18 +116,20 @@ def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place:
 
 
 def _instants(func: FuncOp) -> dict[int, int]:
-    """For maps that write the parts of a buffer one right after the other, the first of them: what is joined is made at
-    one instant for the planner, so that an operand may lie in its part, which nothing has until it is read.
+    """For maps, or products, that write the parts of a buffer one right after the other, the first of them: what is
+    joined is made at one instant for the planner, so that an operand may lie in its part, which nothing has until it is
+    read; so is an image without a border, which may lie over what is added to it.
     """
     found: dict[int, int] = {}
-    before: SSAValue | None = None
+    before: tuple[type[TemplateOp], SSAValue] | None = None
     first = 0
     for number, op in enumerate(func.body.block.ops):
         if not isinstance(op, TemplateOp):
             continue
-        to = base_of(op.out) if isinstance(op, MapOp) else None
-        if to is None or to is not before or any(base_of(value) is to for value in op.reads()):
-            before, first = to, number
+        to = base_of(op.writes()[0]) if isinstance(op, MapOp | BrgemmOp) else None
+        now = None if to is None else (type(op), to)
+        if now is None or now != before or any(base_of(value) is to for value in op.reads()):
+            before, first = now, number
         else:
             found[number] = first
     return found
@@ -144,6 +147,7 @@ def _in_place(
     which others are for the planner.
     """
     ops = [*func.body.block.ops]
+    yield from _in_place_by_parts(ops, keys, lives, read, instants)
     for number, op in enumerate(ops):
         if not isinstance(op, TemplateOp) or len(op.writes()) != 1:
             continue
@@ -167,6 +171,63 @@ def _in_place(
                     instant == number or _is_left_alone(ops[instant:number], result, -displacement, operand)
                 ):
                     yield Share(instant, keys[operand], keys[result], displacement)
+
+
+def _in_place_by_parts(
+    ops: Sequence[Operation],
+    keys: Mapping[SSAValue, int],
+    lives: Mapping[SSAValue, Sequence[int]],
+    read: Mapping[SSAValue, int],
+    instants: Mapping[int, int],
+) -> Iterator[Share]:
+    """What several products write over an operand of all of them: each its part, which no other one reads or writes."""
+    runs: dict[int, list[int]] = {}
+    for number, first in instants.items():
+        if isinstance(ops[number], BrgemmOp):
+            runs.setdefault(first, [first]).append(number)
+    for first, numbers in runs.items():
+        run = [op for number in numbers if isinstance(op := ops[number], BrgemmOp)]
+        result = base_of(run[0].c)
+        if result not in keys or min(lives[result]) != first:
+            continue
+        for operand in dict.fromkeys(base_of(value) for value in template_of(run[0]).in_place_always(run[0])):
+            if operand is result or operand not in keys or max(lives[operand]) != first:
+                continue
+            if read.get(operand) not in numbers:
+                continue
+            distances = {_distance(op, operand) for op in run}
+            (distance,) = distances if len(distances) == 1 else (None,)
+            if distance is not None and _are_apart([op.c for op in run]):
+                yield Share(first, keys[operand], keys[result], 4 * distance)
+
+
+def _distance(op: BrgemmOp, operand: SSAValue) -> int | None:
+    """How many floats into an operand's buffer that of the result would begin, so that the product writes each float
+    where it has read it; None where it cannot.
+    """
+    allowed = [*template_of(op).in_place_always(op)]
+    reads = [value for value in op.operands if base_of(value) is operand]
+    if not reads or any(allowed.count(v) != reads.count(v) or not lie_alike(v.type, op.c.type) for v in reads):
+        return None
+    found = {place_of(value).offset - place_of(op.c).offset for value in reads}
+    (distance,) = found if len(found) == 1 else (None,)
+    return distance if isinstance(distance, int) else None
+
+
+def _are_apart(parts: Sequence[SSAValue]) -> bool:
+    """Whether no two parts of a buffer have a float in common."""
+    import numpy as np
+
+    places = [place_of(value) for value in parts]
+    if not all(is_known((*p.shape, *p.strides, p.offset)) for p in places):
+        return False
+    marks = np.zeros(extent_of(places[0].base.type), np.bool_)
+    for place in places:
+        floats = footprint(place.shape, place.strides, place.offset).of(marks)
+        if floats.any():
+            return False
+        floats[...] = True
+    return True
 
 
 def _is_left_alone(ops: Sequence[Operation], result: SSAValue, start: int, operand: SSAValue) -> bool:

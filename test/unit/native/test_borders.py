@@ -42,16 +42,20 @@ def layers() -> dict[str, tuple[nn.Module, torch.Tensor]]:
             x[..., :12, :],
         ),
         "residual": (Residual(), x),
-        # These keep theirs.
         "dilated": (nn.Conv2d(5, 8, 3, padding=2, dilation=2), x),
+        "dilated by 5": (nn.Conv2d(5, 8, 3, 2, padding=5, dilation=5), x),
+        "signal": (nn.Conv1d(5, 8, 7, padding=3), x[:, :, 0]),
+        "signal dilated": (nn.Conv1d(5, 8, 3, padding=4, dilation=4), x[:, :, 0]),
+        "signal transposed": (nn.ConvTranspose1d(5, 8, 4, 2, 1), x[:, :, 0]),
+        # These keep theirs.
         "groups": (nn.Sequential(nn.Conv2d(5, 32, 1), nn.Conv2d(32, 32, 3, padding=1, groups=2)), x),
         "mean": (nn.Sequential(nn.Conv2d(5, 16, 1), nn.AvgPool2d(3, 2, 1)), x),
         "windows outside": (nn.Conv2d(5, 8, 2, padding=3), x),
     }
 
 
-IN_THE_GATE = ("same", "transposed", "pool", "mean")
-BORDERED = ("dilated", "groups", "mean", "windows outside")
+IN_THE_GATE = ("same", "transposed", "pool", "mean", "signal dilated")
+BORDERED = ("groups", "mean", "windows outside")
 
 
 class Residual(nn.Module):
