@@ -25,12 +25,13 @@ namespace etir::llm {
 
 namespace token {
 
-constexpr int kMostQueries = 4;        ///< whose scores are computed at once
-constexpr int64_t kMostDim = 256;      ///< of a head
-constexpr int64_t kRoom = 12 * 1024;   ///< floats for the results of all ranges: 48 KiB of the stack
-constexpr int64_t kSideBySide = 1024;  ///< bytes of a position that a task reads, if there are so many
-constexpr int64_t kTasks = 8;          ///< at most, for many keys
-constexpr int64_t kFewKeys = 16;       ///< times the square of the number of ranges: keys that are worth them
+constexpr int kMostQueries = 4;         ///< whose scores are computed at once
+constexpr int64_t kBlock = kWideLanes;  ///< keys at a time; those and the next stay in the first level of the cache
+constexpr int64_t kMostDim = 256;       ///< of a head
+constexpr int64_t kRoom = 12 * 1024;    ///< floats for the results of all ranges: 48 KiB of the stack
+constexpr int64_t kSideBySide = 1024;   ///< bytes of a position that a task reads, if there are so many
+constexpr int64_t kTasks = 8;           ///< at most, for many keys
+constexpr int64_t kFewKeys = 16;        ///< times the square of the number of ranges: keys that are worth them
 
 /// The results of a query and a range of keys: sums of values by their weights, then the largest score and the total of
 /// the weights relative to it.
@@ -106,11 +107,11 @@ ETIR_AVX512 inline void multiply_keys(const float* query, const float* key, cons
   }
 }
 
-/// Scores of keys [0, count), at most kKeys, `step` numbers apart, for kCount queries; -inf from there to the end of
+/// Scores of keys [0, count), at most kBlock, `step` numbers apart, for kCount queries; -inf from there to the end of
 /// whole vectors. Rows of `next`, as far apart, are asked for.
 template <int kCount, int kVectors>
 ETIR_AVX512 inline void score_keys(const float* query, const float* key, const float* next, int64_t step, int64_t count,
-                                   int64_t dim, float scale, float (*scores)[kKeys]) {
+                                   int64_t dim, float scale, float (*scores)[kBlock]) {
   alignas(64) float rows[kCount][kWideLanes * kWideLanes];
   const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (int64_t first = 0; first < count; first += kWideLanes) {
@@ -162,7 +163,7 @@ ETIR_AVX512 inline __m512 exponent(__m512 score, __m512 shift) {
 /// Scores of `count` keys become weights relative to the largest score so far, of kCount queries. The largest score of
 /// each and its total are at `tails`, `size` apart; `rescale` is what earlier results are to be multiplied by.
 template <int kCount>
-ETIR_AVX512 inline void weigh(float (*scores)[kKeys], int64_t count, float* tails, int64_t size, float* rescale) {
+ETIR_AVX512 inline void weigh(float (*scores)[kBlock], int64_t count, float* tails, int64_t size, float* rescale) {
   const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   __m512 most[kCount], shift[kCount], total[kCount];
   __mmask16 all[kCount];
@@ -211,7 +212,7 @@ ETIR_AVX512 inline void weigh(float (*scores)[kKeys], int64_t count, float* tail
 
 /// Some vectors of the sums of kCount queries: sums * rescale + weights * values. Rows of `next` are asked for.
 template <int kCount, int kVectors>
-ETIR_AVX512 inline void add_values(const float (*weights)[kKeys], const float* value, const float* next, int64_t step,
+ETIR_AVX512 inline void add_values(const float (*weights)[kBlock], const float* value, const float* next, int64_t step,
                                    int64_t count, const float* rescale, float* to, int64_t to_step) {
   __m512 sums[kCount][kVectors];
   ETIR_UNROLL
@@ -253,7 +254,7 @@ struct Block {
 
 template <int kCount>
 ETIR_AVX512 inline void attend(const Block& block, float* results) {
-  alignas(64) float scores[kCount][kKeys];
+  alignas(64) float scores[kCount][kBlock];
   float rescale[kCount];
   const auto score = block.dim % (4 * kWideLanes) == 0 ? score_keys<kCount, 4> : score_keys<kCount, 1>;
   score(block.query, block.key, block.next_key, block.step, block.count, block.dim, block.scale, scores);
@@ -297,7 +298,7 @@ ETIR_AVX512 inline void attend(const Attention& task, int64_t batch, int64_t hea
   if (begin >= end) return;
   const float* const keys = task.key.tensor->ptr<float>() + task.key.number(batch, 0, head) * dim;
   const float* const values = task.value.tensor->ptr<float>() + task.value.number(batch, 0, head) * dim;
-  const int64_t blocks = (end - begin + kKeys - 1) / kKeys, length = (end - begin + blocks - 1) / blocks;
+  const int64_t blocks = (end - begin + kBlock - 1) / kBlock, length = (end - begin + blocks - 1) / blocks;
   const int64_t step = task.key.position_step * dim, head_step = task.key.head_step * dim;
   if (!asked) {
     for (const float* first : {keys + begin * step, values + begin * step}) {
