@@ -171,7 +171,8 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "etir::int8_conv_transpose2d.out": (*_LAYER, rank("input", 3, 4), transposed),
     "etir::int8_float_linear.out": _LAYER,
     "etir::int8_float_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed),
-    "etir::int8_depthwise_conv2d.out": (*_LAYER, rank("input", 3, 4), not_transposed, by_channel),
+    # First, so that other convolutions have the reason of the row above.
+    "etir::int8_depthwise_conv2d.out": (by_channel, *_LAYER, rank("input", 3, 4), not_transposed),
     "etir::int8_bmm.out": (*_ELEMENTS, computed_sums_fit),
     "etir::int8_softmax.out": (*_ELEMENTS, of_rows),
     "etir::int8_add.out": (*_ELEMENTS, shapes_fit, given("alpha", 1)),
@@ -185,7 +186,7 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "cortex_m::quantized_avg_pool2d.out": (*_ELEMENTS, rank("self", 4), whole_image, fixed_image),
     "cortex_m::quantized_batch_matmul.out": (*_ELEMENTS, computed_sums_fit, static_shapes()),
     "cortex_m::quantized_conv2d.out": (*_LAYER, planes, static_shapes()),
-    "cortex_m::quantized_depthwise_conv2d.out": (*_LAYER, planes, static_shapes(), by_channel, one_image),
+    "cortex_m::quantized_depthwise_conv2d.out": (by_channel, *_LAYER, planes, static_shapes(), one_image),
     "cortex_m::quantized_linear.out": (*_LAYER, rank("weight", 2), contiguous(), static_shapes()),
     "cortex_m::quantized_mul.out": (*_ELEMENTS, shapes_fit),
     "cortex_m::quantized_transpose_conv2d.out": (*_LAYER, rank("input", 4), transposed, whole, static_shapes()),

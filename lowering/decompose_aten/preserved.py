@@ -72,6 +72,8 @@ def is_layers_input(op: Operation) -> bool:
     # A weight is multiplied out by an operator of the same name.
     if place == 2 and isinstance(op.operands[0].owner, GetWeightOp | ConstantOp):
         return False
+    if not any(result.first_use for result in op.results):
+        return False
     for result in op.results:
         for use in result.uses:
             if place == 2:

@@ -37,7 +37,7 @@ from etir.dialects.et.origin import handed_on
 from etir.lowering.aten_to_edge import AtenToEdgePass
 from etir.lowering.decompose_aten.driver import DecomposeAtenPass
 from etir.lowering.decompose_aten.legality import is_legal, is_legal_name
-from etir.lowering.decompose_aten.preserved import SPELLED_OUT, PreservedOps, is_layers_weight
+from etir.lowering.decompose_aten.preserved import SPELLED_OUT, PreservedOps, is_layers_input, is_layers_weight
 from etir.passes.delegation.attributes import PARTITION
 from etir.passes.generic.canonicalize import CanonicalizePass
 from etir.passes.generic.cse import CsePass
@@ -106,7 +106,8 @@ def _is_preserved(op: EdgeOp, preserved: PreservedOps) -> bool:
     asked = op_class(op.SCHEMA).make(op.given_args(), [r.type for r in op.results])
     legal = preserved.preserves(asked) if spelled_out else is_legal(asked, preserved)
     asked.erase()
-    return not legal and not (preserved.reads_integers and is_layers_weight(op))
+    # What is asked for has no readers.
+    return not legal and not (preserved.reads_integers and (is_layers_weight(op) or is_layers_input(op)))
 
 
 def _is_taken(op: EdgeOp, delegate: Delegate) -> bool:

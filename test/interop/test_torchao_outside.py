@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.export import Dim
-from torchao.quantization import quant_primitives  # noqa: F401  # defines the operators
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
 import etir
 import etir.runtime
@@ -117,6 +118,28 @@ def test_models(name: str) -> None:
         program = etir.compile(exported, delegates=delegates, partition=options)
         assert facts_of(program.buffer).delegate_calls == (1 if "exclude" in options else 0)
         torch.testing.assert_close(run_stock(program.buffer, [X])[0], wanted, rtol=0, atol=max(CONFIGS[name][1], 1e-3))
+
+
+@pytest.mark.parametrize("rows", [(3,), (2, 3)])
+def test_products_of_integers(rows: tuple[int, ...]) -> None:
+    """torchao's form with a product of integers (``_int_mm``) is in no delegate's table: what quantizes its operand is
+    decomposed for each target, with and without delegates. (torch's own product is wrong where sums of pairs saturate,
+    as with AVX2: the judge is the model in float32.)
+    """
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 96), nn.SiLU(), nn.Linear(96, 32)).eval()
+    x = torch.randn(*rows, 64)
+    wanted = model(x).detach()
+    quantize_(model, Int8DynamicActivationInt8WeightConfig())
+    exported = torch.export.export(model, (x,))
+    assert "_int_mm" in str(exported.graph)
+    found: list[torch.Tensor] = []
+    linked: dict[str, Any] = {"target": "etir", "delegates": ["xnnpack"], "link_backends": ["XnnpackBackend"]}
+    for options in ({"target": "etir"}, linked):
+        found += map(torch.as_tensor, etir.runtime.load(etir.compile(exported, **options).buffer).forward(x))
+    for output in found:
+        torch.testing.assert_close(output, wanted, rtol=0, atol=0.02)
+        torch.testing.assert_close(output, found[0], rtol=0, atol=0.005)
 
 
 @pytest.mark.parametrize("name", ["8w by channel", "4w by group", "8w, written out"])
