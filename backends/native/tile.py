@@ -25,6 +25,7 @@ same place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -71,7 +72,17 @@ def memref(shape: Sequence[int], strides: Sequence[int] | None = None) -> MemRef
     if not is_known((*shape, *(strides or ()))):
         return MemRefType(f32, shown(shape), SizesAttr.of(shape, row_major(shape) if strides is None else strides))
     if strides is None or tuple(strides) == row_major(shape):
-        return MemRefType(f32, shape)
+        return _dense(tuple(shape))
+    return _strided(tuple(shape), tuple(strides))
+
+
+@lru_cache(maxsize=10_000)
+def _dense(shape: tuple[int, ...]) -> MemRefType[Attribute]:
+    return MemRefType(f32, shape)
+
+
+@lru_cache(maxsize=10_000)
+def _strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> MemRefType[Attribute]:
     return MemRefType(f32, shape, StridedLayoutAttr([*strides]))
 
 
