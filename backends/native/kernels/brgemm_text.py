@@ -278,7 +278,8 @@ class ProductText(TileText):
                 share = -(-self.depth * self.panel // self.passes)
                 operands += f", next + ((r - r0 + {self.rows - 1}) / {self.rows} * {share} & -{self.panel})"
             elif self.passes:
-                number = f"(r - r0) / {self.rows}"
+                # Tiles have nearly the same height, which is often less than the most: rounded up it is their number.
+                number = f"(r - r0 + {self.rows - 1}) / {self.rows}"
                 if self.panels_outermost():
                     tiles, blocks = self.tiles_of_block(), self.blocks()
                     number = f"((number * {blocks} + block) * {tiles} + {number})"

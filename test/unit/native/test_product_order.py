@@ -66,6 +66,24 @@ def test_lines_that_are_only_written(name: str, size: tuple[int, int, int], is_f
     assert bool(re.search(r"__builtin_prefetch\(c \+ \d+, 1, 3\)", text)) == is_fetched
 
 
+@pytest.mark.parametrize("m", [13, 49, 97, 128, 197])
+def test_all_of_the_next_panel_is_fetched(m: int) -> None:
+    """Each tile fetches another part, also where tiles are lower than the most."""
+    func = product(m, 256, 512)
+    choose_schedules(func, cpu("x86-64-v4"))
+    text = print_c(func, cpu("x86-64-v4")).text
+    (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
+    loop = r"for \(long t = 0; t < (\d+); \+\+t, r \+= (\d+)\) .* \(r - r0(.*?)\) / (\d+)"
+    loops = re.findall(loop, text)
+    row, parts = 0, []
+    for count, height, more, most in loops:
+        for _ in range(int(count)):
+            parts.append((row + int(more.removeprefix(" + ") or 0)) // int(most))
+            row += int(height)
+    assert row == m
+    assert parts == [*range(ProductText(op, cpu("x86-64-v4")).tiles_of_block())]
+
+
 @pytest.mark.skipif("x86-64-v4" not in here(), reason="needs AVX-512")
 @pytest.mark.parametrize("m", [700, 701, 709])
 def test_results_by_blocks(m: int) -> None:
