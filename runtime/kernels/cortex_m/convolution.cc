@@ -3,6 +3,7 @@
 
 #include "kernels/cortex_m/convolution.gen.h"
 #include "kernels/cortex_m/outputs.h"
+#include "kernels/integer/depthwise_mve.h"
 
 namespace etir {
 namespace {
@@ -11,6 +12,24 @@ using namespace cortex_m;
 using integer::Position;
 using integer::read_window;
 using integer::Window;
+
+constexpr int kBlock = 64;          ///< channels whose sums are kept at once
+constexpr int64_t kFits = 1 << 15;  ///< products, each at most 256 * 128, whose sum has 31 bits
+
+/// Calls `body(y, x, tap, count)` for the taps of a position that are in the image: `count` of them, side by side in
+/// it, as many as there are in a row.
+template <typename Body>
+void for_runs(const Window& w, const Position& position, const Body& body) {
+  const int64_t y0 = position.at[0] * w.stride[0] - w.padding[0], x0 = position.at[1] * w.stride[1] - w.padding[1];
+  const int64_t step = w.dilation[1];
+  const int64_t begin = x0 >= 0 ? 0 : (step - 1 - x0) / step;
+  const int64_t end = std::min(w.kernel[1], x0 >= w.in[1] ? 0 : (w.in[1] - 1 - x0) / step + 1);
+  if (begin >= end) return;
+  for (int64_t ky = 0; ky < w.kernel[0]; ++ky) {
+    const int64_t y = y0 + ky * w.dilation[0];
+    if (y >= 0 && y < w.in[0]) body(y, x0 + begin * step, ky * w.kernel[1] + begin, end - begin);
+  }
+}
 
 /// Calls `body(y, x, tap)` for the taps of a position that are in the image.
 template <typename Body>
@@ -67,18 +86,35 @@ void cortex_m_quantized_conv2d_out(KernelContext& ctx, const Tensor& input, cons
   if (groups < 1 || columns % groups != 0) return ctx.fail(Check::KernelShape, weight, columns);
   const int64_t group_columns = columns / groups, taps = w.taps();
   const int32_t offset = static_cast<int32_t>(input_offset);
+  // Numbers of a row of taps lie side by side.
+  const bool joined = groups == 1 && w.dilation[1] == 1, fits = taps * channels <= kFits;
   ctx.parallel_for(w.positions(), 65536 / (taps * channels * columns + 1) + 1, [&](int64_t first, int64_t last) {
+    int32_t sums[kBlock];
     Position position(w, first);
     for (int64_t row = first; row < last; ++row, position.next(w)) {
       for (int64_t c = 0; c < columns; ++c) {
         const int8_t* filter = weight.ptr<int8_t>() + c * taps * channels;
         int64_t sum = 0;
-        for_taps(w, position, [&](int64_t y, int64_t x, int64_t tap) {
+        for_runs(w, position, [&](int64_t y, int64_t x, int64_t tap, int64_t count) {
           const int64_t pixel = (position.image * w.in[0] + y) * w.in[1] + x;
           const int8_t* from = input.ptr<int8_t>() + pixel * w.channels + c / group_columns * channels;
-          sum += dot(from, offset, filter + tap * channels, channels);
+          const int8_t* weights = filter + tap * channels;
+          if (joined) {
+            sum += dot(from, offset, weights, count * channels);
+            return;
+          }
+          for (; count > 0; --count, from += w.dilation[1] * w.channels, weights += channels) {
+            sum += dot(from, offset, weights, channels);
+          }
         });
-        out.ptr<int8_t>()[row * columns + c] = outputs(c, sum);
+        if (!fits) {
+          out.ptr<int8_t>()[row * columns + c] = outputs(c, sum);
+          continue;
+        }
+        sums[c % kBlock] = static_cast<int32_t>(sum);
+        if (c % kBlock + 1 < kBlock && c + 1 < columns) continue;
+        const int64_t first_column = c / kBlock * kBlock;
+        store_sums(outputs, first_column, sums, c + 1 - first_column, out.ptr<int8_t>() + row * columns + first_column);
       }
     }
   });
@@ -110,11 +146,30 @@ void cortex_m_quantized_depthwise_conv2d_out(KernelContext& ctx, const Tensor& i
   }
   const int32_t offset = static_cast<int32_t>(input_offset);
   ctx.parallel_for(w.positions(), 65536 / (w.taps() * columns + 1) + 1, [&](int64_t first, int64_t last) {
-    constexpr int kBlock = 64;
     Position position(w, first);
     for (int64_t row = first; row < last; ++row, position.next(w)) {
       for (int64_t begin = 0; begin < columns; begin += kBlock) {
         const int64_t count = std::min<int64_t>(kBlock, columns - begin);
+#if ETIR_MVE
+        if (depth_multiplier == 1 && w.taps() <= kFits) {
+          constexpr int kRun = 16;
+          int32_t sums[kBlock] = {};
+          for_runs(w, position, [&](int64_t y, int64_t x, int64_t tap, int64_t some) {
+            const int64_t pixel = (position.image * w.in[0] + y) * w.in[1] + x;
+            const int8_t* from = input.ptr<int8_t>() + pixel * columns + begin;
+            const int8_t* places[kRun];
+            for (int64_t done = 0; done < some; done += kRun) {
+              const int now = static_cast<int>(std::min<int64_t>(kRun, some - done));
+              for (int t = 0; t < now; ++t, from += w.dilation[1] * columns) places[t] = from;
+              integer::add_taps_mve<true>(places, static_cast<int16_t>(offset),
+                                          weight.ptr<int8_t>() + (tap + done) * columns + begin, columns, now,
+                                          static_cast<int>(count), sums);
+            }
+          });
+          store_sums(outputs, begin, sums, count, out.ptr<int8_t>() + row * columns + begin);
+          continue;
+        }
+#endif
         int64_t sums[kBlock] = {};
         for_taps(w, position, [&](int64_t y, int64_t x, int64_t tap) {
           const int64_t pixel = (position.image * w.in[0] + y) * w.in[1] + x;
@@ -176,7 +231,6 @@ void cortex_m_quantized_avg_pool2d_out(KernelContext& ctx, const Tensor& input, 
   if (!integer::resize_windows(ctx, input, w.channels, out, &w)) return;
   const Limits limits = {static_cast<int32_t>(zero_point), -128, 127};
   ctx.parallel_for(w.positions(), 65536 / (w.taps() * w.channels + 1) + 1, [&](int64_t first, int64_t last) {
-    constexpr int kBlock = 64;
     Position position(w, first);
     for (int64_t row = first; row < last; ++row, position.next(w)) {
       for (int64_t begin = 0; begin < w.channels; begin += kBlock) {

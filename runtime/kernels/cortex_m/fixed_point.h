@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/integer/image.h"
+#include "kernels/util/mve.h"
 
 namespace etir::cortex_m {
 
@@ -65,7 +66,18 @@ inline int64_t dot(const int8_t* __restrict x, int32_t offset, const int8_t* __r
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t end = begin + kBlock < count ? begin + kBlock : count;
     int32_t part = 0;
+#if ETIR_MVE
+    int32_t whole = 0;
+    for (int64_t i = begin; i < end; i += 16) {
+      const mve_pred16_t some = vctp8q(static_cast<uint32_t>(end - i));
+      const int8x16_t right = vldrbq_z_s8(w + i, some);
+      part = vmladavaq_s8(part, vldrbq_z_s8(x + i, some), right);
+      whole = vaddvaq_s8(whole, right);
+    }
+    part += offset * whole;
+#else
     for (int64_t i = begin; i < end; ++i) part += (x[i] + offset) * w[i];
+#endif
     sum += part;
   }
   return sum;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "embedded/semihosting.h"
+#include "kernels/cortex_m/outputs.h"
 #include "kernels/integer/depthwise_mve.h"
 #include "kernels/integer/product.h"
 #include "kernels/integer/requantize.h"
@@ -116,6 +117,44 @@ int conversions() {
 }
 
 #if ETIR_MVE
+/// Products and results of ExecuTorch's library for Cortex-M: sums, factors and shifts of all sizes.
+int fixed_point() {
+  using namespace etir::cortex_m;
+  int count = 0;
+  const auto any = [] { return static_cast<int32_t>(static_cast<uint32_t>(std::rand()) * 2654435761u); };
+  const int32_t ends[] = {0, 1, -1, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min(), 1 << 30};
+  for (int round = 0; round < 3000; ++round) {
+    const int n = 1 + std::rand() % 70, first = std::rand() % 5;
+    std::vector<int32_t> sums, bias, multipliers, shifts;
+    for (int i = 0; i < n + first; ++i) {
+      const auto end = [&] { return ends[static_cast<size_t>(std::rand()) % (sizeof(ends) / sizeof(int32_t))]; };
+      sums.push_back(round % 7 == 0 && std::rand() % 2 ? end() : any() >> (std::rand() % 31));
+      bias.push_back(round % 11 == 0 && std::rand() % 2 ? end() : any() >> (std::rand() % 31));
+      multipliers.push_back(round % 13 == 0 && std::rand() % 2 ? end() : any());
+      shifts.push_back(round % 3 == 0 ? std::rand() % 63 - 31 : -(std::rand() % 12));
+    }
+    const int low = std::rand() % 4 ? -128 : std::rand() % 100 - 50;
+    const Limits limits = {std::rand() % 256 - 128, low, std::rand() % 4 ? 127 : low + std::rand() % 50};
+    const Outputs outputs = {round % 5 == 0 ? nullptr : bias.data(), multipliers.data(), shifts.data(), limits};
+    std::vector<int8_t> found(static_cast<size_t>(n) + 4, 55);
+    store_sums_mve(outputs, first, sums.data(), n, found.data());
+    for (int i = 0; i < n; ++i) {
+      count += found[static_cast<size_t>(i)] != outputs(first + i, sums[static_cast<size_t>(i)]);
+    }
+    for (size_t i = static_cast<size_t>(n); i < found.size(); ++i) count += found[i] != 55;
+  }
+  for (int round = 0; round < 60; ++round) {
+    const int n = round % 10 == 9 ? 70000 : std::rand() % 200, offset = round % 3 ? std::rand() % 257 - 128 : 128;
+    std::vector<int8_t> x(static_cast<size_t>(n) + 1), w(x.size());
+    for (auto& v : x) v = static_cast<int8_t>(round % 2 ? std::rand() : 127);
+    for (auto& v : w) v = static_cast<int8_t>(round % 2 ? std::rand() : -128);
+    int64_t wanted = 0;
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i) wanted += (x[i] + offset) * w[i];
+    count += dot(x.data(), offset, w.data(), n) != wanted;
+  }
+  return count;
+}
+
 /// Windows of all sizes, with the ends of the ranges in every other round; numbers around the sums stay what they are.
 int windows() {
   int count = 0;
@@ -144,13 +183,14 @@ int windows() {
   return count;
 }
 #else
+int fixed_point() { return 0; }
 int windows() { return 0; }
 #endif
 
 }  // namespace
 
 int main() {
-  int count = conversions() + windows();
+  int count = conversions() + windows() + fixed_point();
   for (int64_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 21}) {
     for (int64_t depth : {1, 3, 4, 12, 16, 27, 36, 64, 100}) {
       for (int64_t columns : {1, 16, 33, 70}) count += products(rows, depth, columns, static_cast<int>(depth % 3));
