@@ -52,7 +52,7 @@ from etir.backends.native.frame import Around, Frame
 from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
 from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
 from etir.backends.native.need import bound_of
-from etir.backends.native.passes.tile_plan import plan_function, problem_of
+from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
@@ -60,6 +60,8 @@ from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import APART
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.text import print_module
+from etir.passes.analysis.planning.algorithms import plan
+from etir.passes.analysis.planning.problem import Problem
 
 QUICK = ("masks", "order", "rows", "over", "straight", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
@@ -101,7 +103,7 @@ class _Choice:
     def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
         self.func = outlined.func
         self.target = processors(cpus)[0]
-        self.known: dict[tuple[frozenset[str], tuple[str, ...]], tuple[int, bool, bool]] = {}
+        self.known: dict[tuple[frozenset[str], tuple[str, ...]], tuple[int, bool, Problem | None]] = {}
         self.lowered: dict[tuple[frozenset[str], tuple[str, ...]], FuncOp] = {}
         self.is_transformed = False
         free = free_places(outlined, Frame(outlined.module))
@@ -232,15 +234,16 @@ class _Choice:
         """
         names = frozenset(saved(self.func))
         rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, LATE, ROOM))
-        arena, is_transformed, is_exact = self.known.get((names, rest), (0, False, False))
-        if not is_exact and arena < enough:
+        key = names, rest
+        if key not in self.known:
             made = rewritten_function(self._lowered(names, rest), self.func, self.target)
             is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
-            arena = bound_of(problem_of(made, self.around))
-            is_exact = arena < enough
-            arena = plan_function(made, self.around) if is_exact else arena
-            self.known[names, rest] = arena, is_transformed, is_exact
-        self.is_transformed = is_transformed
+            problem = problem_of(made, self.around)
+            self.known[key] = bound_of(problem), is_transformed, problem
+        arena, self.is_transformed, waiting = self.known[key]
+        if waiting is not None and arena < enough:
+            arena = plan(waiting).pool_sizes.get(1, 0)
+            self.known[key] = arena, self.is_transformed, None
         return arena
 
     def _lowered(self, names: frozenset[str], rest: tuple[str, ...]) -> FuncOp:
@@ -260,10 +263,15 @@ def _is_flags(value: SSAValue) -> bool:
 
 
 def _late(func: FuncOp) -> dict[int, None]:
-    """The bytes of what is joined, and of images that are read."""
+    """The bytes of what is joined, and of images that are read; none where there are no images: steps of a recurrent
+    layer have no branch that needs most.
+    """
+    images = [image_bytes(root) for root in _readers(func)]
+    if not images:
+        return {}
     joins = [op for op in func.body.block.ops if isinstance(op, SchemaOp) and operator_of(op) in JOINS]
     sizes = [bytes_in(shape(op.results[0])) for op in joins]
-    return dict.fromkeys([*sizes, *(image_bytes(root) for root in _readers(func))])
+    return dict.fromkeys([*sizes, *images])
 
 
 def _readers(func: FuncOp) -> Iterator[SchemaOp]:
