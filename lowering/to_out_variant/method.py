@@ -12,6 +12,7 @@ from xdsl.dialects.func import ReturnOp as FuncReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.traits import SymbolTable
 
+from etir.backends.api.delegate_arguments import safe_pairs
 from etir.diagnostics import Diagnostic, SourceLocation
 from etir.dialects.aten import ops as aten
 from etir.dialects.aten.opaque import operator_of
@@ -64,7 +65,6 @@ from etir.lowering.to_out_variant.outputs import find_destinations, lower_return
 from etir.lowering.to_out_variant.packing import packing_of
 from etir.lowering.to_out_variant.places import dynamism, is_dynamic, root_of
 from etir.lowering.to_out_variant.views import lower_view, sizes_text
-from etir.passes.analysis.delegate_arguments import safe_pairs
 
 Ranges = dict[str, tuple[int, int | None]]
 

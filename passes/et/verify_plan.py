@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation
 
+from etir.backends.api.delegate_arguments import argument_problems
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.values import BufferOp, ViewOp, sizes_of
 from etir.dialects.text import source_location
-from etir.passes.analysis.delegate_arguments import argument_problems
 from etir.passes.analysis.in_place import RunTimeSizes, in_place_kernels, known_in_place_kernels
 from etir.passes.analysis.memory_effects import memory_of, storage_of, tensor_bytes
 from etir.passes.analysis.planning.errors import E0711, E0712, E0714

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 from xdsl.traits import SymbolTable
 
+from etir.backends.api.interface import Backend, PayloadArguments
+from etir.backends.api.registry import backend_of_runtime_id
 from etir.backends.errors import E1113
 from etir.diagnostics import Diagnostic
 from etir.dialects.et.executable import MethodOp
@@ -29,9 +30,6 @@ from etir.dialects.et.workspace import memory_digest, over_of, workspace_of
 from etir.dialects.text import source_location
 from etir.passes.analysis.memory_effects import storage_of
 from etir.passes.analysis.uninitialized import overlap
-
-if TYPE_CHECKING:
-    from etir.backends.api.interface import Backend, PayloadArguments
 
 
 def safe_pairs(delegate: DelegateOp) -> tuple[tuple[int, int], ...]:
@@ -135,8 +133,6 @@ def _says_memory(delegate: DelegateOp) -> bool:
 
 def _payload(delegate: DelegateOp) -> tuple[Backend | None, PayloadArguments | None]:
     """The backend of a payload and what it says of it; none where it is not installed or the bytes are not there."""
-    from etir.backends.api.registry import backend_of_runtime_id
-
     backend = backend_of_runtime_id(delegate.backend.data)
     if backend is None or not delegate.value.data.has_data:
         return None, None
