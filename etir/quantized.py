@@ -42,6 +42,7 @@ from etir.quantization.passes.annotate_quantization import (
     rows_of,
     unfitting,
 )
+from etir.quantization.passes.contiguous_values import ContiguousValuesPass
 from etir.quantization.passes.correct_bias import correct_bias as correct_biases
 from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass
 from etir.quantization.passes.products_to_layers import ProductsToLayersPass
@@ -208,7 +209,7 @@ def quantize_program(
         run(stored, MaterializeQuantizationPass(keep=True))
         return measure(on, stored, samples[:FEW])[1]
 
-    run(module, *pipeline(chosen, phase_of(module), "edge"), ProductsToLayersPass())
+    run(module, *pipeline(chosen, phase_of(module), "edge"), ContiguousValuesPass(), ProductsToLayersPass())
     notes: list[str] = []
     if samples or equalize:
         module, notes = prepared(module, samples, equalize, loss, smooth)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from etir.diagnostics import EtirError
+from etir.dialects.et.program import UpdateInputOp
 from etir.dialects.quant.ops import ObserveOp, Range, RangeAttr
 from etir.dialects.text import print_module, source_location
 from etir.interpret.evaluator import Evaluator
@@ -187,10 +189,14 @@ def run_observed(
     observe: Callable[[ObserveOp, Any], None],
     index: int = 0,
 ) -> list[Any]:
-    """The outputs for one sample. Raises E1504 for inputs that do not fit the method."""
+    """The outputs for one sample, which stays as it is if the method writes to its inputs. Raises E1504 for inputs that
+    do not fit the method.
+    """
+    func = interpreter.symbols.get(method)
+    writes = func is not None and any(isinstance(op, UpdateInputOp) for op in func.walk())
     interpreter.observe = observe
     try:
-        return interpreter.run(list(sample), method)
+        return interpreter.run([deepcopy(value) for value in sample] if writes else list(sample), method)
     except EtirError as error:
         if not {"E1002", "E1004"} & set(error.ids):
             raise

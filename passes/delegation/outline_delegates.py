@@ -40,6 +40,7 @@ from typing import Literal, TypeAlias
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from etir.backends.api.interface import Backend
 from etir.backends.api.registry import Delegate
@@ -100,6 +101,7 @@ class _Method:
         self.taken = dict.fromkeys(name.data for name in symbols if isinstance(name, StringAttr))
 
     def run(self) -> None:
+        _share_no_ordered_weights(self.func)
         for op in list(self.func.walk()):
             for region in op.regions:
                 for block in list(region.blocks):
@@ -254,6 +256,30 @@ def _added(block: Block, inside: dict[Operation, None], op: Operation) -> Operat
     inside[op] = None
     block.add_op(op)
     return op
+
+
+def _share_no_ordered_weights(func: FuncOp) -> None:
+    """Who reads a copy of a constant in another dim order has one of its own in its partition, as of the constant: what
+    one delegate computes for the other is no constant any more.
+    """
+    for op in list(func.walk()):
+        for index, value in enumerate(op.operands):
+            copy = value.owner
+            if not isinstance(copy, ToDimOrder) or not isinstance(copy.self_.owner, FREE):
+                continue
+            place, partition = _partition_around(op), op.attributes.get(PARTITION)
+            if _partition_around(copy) == place or (place is not None and partition is None):
+                continue
+            own = copy.clone()
+            own.location = copy.location
+            own.attributes.pop(PARTITION, None)
+            if partition is not None:
+                own.attributes[PARTITION] = partition
+            Rewriter.insert_op(own, InsertPoint.before(op))
+            own.results[0].name_hint = value.name_hint
+            op.operands[index] = own.results[0]
+            if copy.results[0].first_use is None:
+                Rewriter.erase_op(copy)
 
 
 def _partition_around(op: Operation) -> Attribute | None:

@@ -57,3 +57,22 @@ func.func @region(%p: i1, %x: tensor<4xf32>) -> tensor<4xf32> {
   }
   func.return %0 : tensor<4xf32>
 }
+
+// A copy of a weight in another order is as much a constant as the weight: each partition that reads it has its own.
+
+// CHECK-LABEL: func.func private @ordered_reference_0(
+// CHECK:         edge.dim_order_ops._to_dim_order_copy.default
+// CHECK-LABEL: func.func private @ordered_reference_1(%{{.*}}: tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>) ->
+// CHECK-NEXT:    et.get_weight @k
+// CHECK-NEXT:    edge.dim_order_ops._to_dim_order_copy.default
+// CHECK-NEXT:    edge.aten.mul.Tensor
+// CHECK-LABEL: func.func @ordered(
+et.weight @k : tensor<1x2x2x2xf32> = #et.synthetic<seed = 3>
+func.func @ordered(%x: tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>> {
+  %k = et.get_weight @k : tensor<1x2x2x2xf32>
+  %0 = edge.dim_order_ops._to_dim_order_copy.default(%k, dim_order = [0, 2, 3, 1]) {backend.partition = "reference:0"} : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>
+  %1 = edge.aten.mul.Tensor(%x, %0) {backend.partition = "reference:0"} : (tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>, tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>
+  %2 = edge.aten.erfinv.default(%1) : (tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>
+  %3 = edge.aten.mul.Tensor(%2, %0) {backend.partition = "reference:1"} : (tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>, tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>) -> tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>
+  func.return %3 : tensor<1x2x2x2xf32, #et.layout<order = [0, 2, 3, 1]>>
+}
