@@ -93,6 +93,7 @@ def _core(o: CompileOptions) -> Iterator[Step]:
     from etir.lowering.verify_core_aten import VerifyCoreAtenPass
     from etir.passes.aten.freeze_fake_quantization import FreezeFakeQuantizationPass
     from etir.passes.aten.gather_quantized_rows import GatherQuantizedRowsPass
+    from etir.passes.aten.integer_products_to_layers import IntegerProductsToLayersPass
     from etir.passes.aten.state_methods import StateMethodsPass
 
     yield Step(FreezeFakeQuantizationPass(), "what training pretended to quantize is quantized")
@@ -103,6 +104,11 @@ def _core(o: CompileOptions) -> Iterator[Step]:
         match = () if o.state_methods is True else o.state_methods
         yield Step(StateMethodsPass(match), "state is read and written from outside", "state_methods")
     yield Step(GatherQuantizedRowsPass(o.target, o.link_libraries), "only rows that are looked up are multiplied out")
+    if not o.delegates:
+        yield Step(
+            IntegerProductsToLayersPass(o.target, o.link_libraries),
+            "integer products that are written out are layers, which are one call",
+        )
     yield Step(
         DecomposeAtenPass(target=o.target, delegates=o.delegates, libraries=o.link_libraries),
         "fewer operators for every later pass to know; what the target or a delegate has a kernel for is preserved",

@@ -53,7 +53,8 @@ class DecomposePreservedPass(Pass):
     """Decompose operators that were preserved for a backend and are not in a partition.
 
     ``target``, ``keep`` and ``libraries`` are those of `decompose-aten`; ``backend`` names backends that partitions are
-    made for next. ``fused`` says that `fuse-quantized` has run: pairs of integers that are left are of no use.
+    made for next. ``fused`` says that `fuse-quantized` has run: pairs of integers that are left are of no use,
+    and layers that read integers are calls already.
     """
 
     name = "decompose-preserved"
@@ -67,7 +68,7 @@ class DecomposePreservedPass(Pass):
         """Raises what `decompose-aten` and `aten-to-edge` do for operators that cannot be decomposed."""
         preserved = PreservedOps(self.target, self.keep, libraries=self.libraries)
         # What a backend does not claim as it is it may claim decomposed.
-        preserved.reads_integers &= not self.backend
+        preserved.reads_integers &= not self.backend and not self.fused
         preserved.fuses_pairs &= not self.fused
         delegates = [parse_delegate(text) for text in self.backend]
         released = 0

@@ -93,6 +93,37 @@ def test_torchao_dynamic(form: str, bits: int) -> None:
         assert sqnr(layer(x).numpy(), load(compiled).forward(x)[0].numpy()) > 45
 
 
+@pytest.mark.parametrize(("columns", "depth"), [(3, 10), (5, 64), (48, 60)])
+def test_torchao_dynamic_of_any_size(columns: int, depth: int) -> None:
+    """A scale for each whole row on both sides; a layer that is too small for the kernel is other operators."""
+    pytest.importorskip("torchao")
+    from torchao.quantization import quant_primitives as q
+
+    torch.manual_seed(1)
+    bounds = (torch.int8, -128, 127)
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", torch.randint(-127, 128, (columns, depth), dtype=torch.int8))
+            self.register_buffer("scales", torch.rand(columns, 1) * 0.01 + 0.001)
+            self.bias = nn.Parameter(torch.randn(columns))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            block = [1, depth]
+            scale, point = q.choose_qparams_affine(
+                x, q.MappingType.SYMMETRIC, block, *bounds, None, torch.float32, torch.int8
+            )
+            x = q.dequantize_affine(q.quantize_affine(x, block, scale, point, *bounds), block, scale, point, *bounds)
+            return F.linear(x, q.dequantize_affine(self.weight, block, self.scales, None, *bounds), self.bias)
+
+    layer, x = Layer().eval(), torch.randn(5, depth)
+    compiled = etir.compile(torch.export.export(layer, (x,)), **OWN)
+    assert ("etir::int8_group_dynamic_linear.out" in _kernels(compiled)) == (columns == 48)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(load(compiled).forward(x)[0]), layer(x), rtol=1e-5, atol=1e-5)
+
+
 class _Tied(nn.Module):
     """A table and a head of the same numbers: each multiplied out by an operator of its own, or both by one."""
 

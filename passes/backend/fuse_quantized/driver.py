@@ -31,6 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from etir.dialects.context import EtContext
 from etir.dialects.declarations import declare_schemas
@@ -39,10 +40,12 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import tensor_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.quantized import NAMESPACE
+from etir.lowering.decompose_aten.preserved import AFFINE_INPUT
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.backend.fuse_quantized.device_moves import DeviceMove
 from etir.passes.backend.fuse_quantized.half_bytes import HalfBytes
 from etir.passes.backend.fuse_quantized.kernels import Kernels
+from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import apply_patterns_greedily
@@ -89,6 +92,9 @@ class FuseQuantizedPass(Pass):
             last = [WeightOfGroups(kernels), DeviceConversion(kernels), DeviceMove(kernels)]
             apply_patterns_greedily(ctx, method, last)
         _declare(ctx, module, kernels.schemas())
+        if any(_of_inputs(op) for method in methods(module) for op in method.walk()):
+            # They were preserved for layers that no kernel takes: too small to be packed, of another type.
+            DecomposePreservedPass(target=self.target, libraries=self.libraries, fused=True).run(ctx, module)
 
 
 def _halve(ctx: EtContext, module: ModuleOp) -> None:
@@ -99,6 +105,10 @@ def _halve(ctx: EtContext, module: ModuleOp) -> None:
     pattern = HalfBytes(module, ConstantStore(module))
     for method in methods(module):
         apply_patterns_greedily(ctx, method, [pattern])
+
+
+def _of_inputs(op: Operation) -> bool:
+    return isinstance(op, EdgeOp) and op.op_name in AFFINE_INPUT
 
 
 def _is_quantized(module: ModuleOp) -> bool:

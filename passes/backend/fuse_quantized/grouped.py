@@ -201,7 +201,8 @@ class GroupedLayer(Pattern):
             return
         there = quantized_there(op.arg("input"))
         groups = weight.scales.shape[1]
-        if there is not None and weight.bits == 8 and groups == 1 and weight.minimums is None:
+        whole = there is not None and there.block == 0
+        if whole and weight.bits == 8 and groups == 1 and weight.minimums is None:
             rewriter.notify_match_failure("one scale a row: a kernel for that is faster")
             return
         if there is not None and there.block not in (0, weight.numbers.shape[1] // groups):
