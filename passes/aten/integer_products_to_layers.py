@@ -112,13 +112,13 @@ class _Found:
 
 def _match(op: SchemaOp) -> _Found | None:
     """The parts of a product that is multiplied by scales of its rows, then of its columns."""
-    for sums, scales in (op.operands, reversed(op.operands)):
+    for sums, scales in _factors(op):
         inner = _behind(sums).owner
         constant = _behind(scales)
         if not _is(inner, "aten.mul.Tensor") or not isinstance(constant.owner, (GetWeightOp, ConstantOp)):
             continue
         assert isinstance(inner, SchemaOp)
-        for product, scale in (inner.operands, reversed(inner.operands)):
+        for product, scale in _factors(inner):
             found = _of_product(_behind(product), _behind(scale), constant)
             if found is None:
                 continue
@@ -131,6 +131,14 @@ def _match(op: SchemaOp) -> _Found | None:
             ):
                 return found
     return None
+
+
+def _factors(op: SchemaOp) -> list[tuple[SSAValue, SSAValue]]:
+    """The tensors that are multiplied, in both orders; none where one of them is a number."""
+    if len(op.operands) != 2:
+        return []
+    one, other = op.operands
+    return [(one, other), (other, one)]
 
 
 def _of_product(sums: SSAValue, scale: SSAValue, scales: SSAValue) -> _Found | None:

@@ -56,3 +56,19 @@ builtin.module {
     func.return %y : tensor<4x96xf32>
   }
 }
+
+// -----
+
+// Factors that are numbers.
+// CHECK-LABEL: func.func @numbers
+// CHECK: aten.mul.Tensor(%x, 0.25)
+// CHECK: aten.mul.Tensor(%{{.*}}, %scales)
+builtin.module {
+  et.weight @scales : tensor<96xf32> = #et.synthetic<seed = 2>
+  func.func @numbers(%x: tensor<4x96xf32>) -> tensor<4x96xf32> {
+    %scales = et.get_weight @scales : tensor<96xf32>
+    %r = aten.mul.Tensor(%x, 0.25) : (tensor<4x96xf32>) -> tensor<4x96xf32>
+    %y = aten.mul.Tensor(%r, %scales) : (tensor<4x96xf32>, tensor<96xf32>) -> tensor<4x96xf32>
+    func.return %y : tensor<4x96xf32>
+  }
+}
