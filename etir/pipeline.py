@@ -104,11 +104,10 @@ def _core(o: CompileOptions) -> Iterator[Step]:
         match = () if o.state_methods is True else o.state_methods
         yield Step(StateMethodsPass(match), "state is read and written from outside", "state_methods")
     yield Step(GatherQuantizedRowsPass(o.target, o.link_libraries), "only rows that are looked up are multiplied out")
-    if not o.delegates:
-        yield Step(
-            IntegerProductsToLayersPass(o.target, o.link_libraries),
-            "integer products that are written out are layers, which are one call",
-        )
+    yield Step(
+        IntegerProductsToLayersPass(o.target, o.delegates, o.link_libraries),
+        "integer products that are written out are layers, which are one call",
+    )
     yield Step(
         DecomposeAtenPass(target=o.target, delegates=o.delegates, libraries=o.link_libraries),
         "fewer operators for every later pass to know; what the target or a delegate has a kernel for is preserved",

@@ -57,16 +57,18 @@ _SAME = frozenset({"aten.to.dtype", "aten.reshape.default", "aten.view.default",
 class IntegerProductsToLayersPass(Pass):
     """Write products of quantized rows with constants as linear layers, for a target that computes them so.
 
-    ``target`` is whose kernels are asked, ``libraries`` those of its libraries that it does not always have.
+    ``target`` is whose kernels are asked, ``libraries`` those of its libraries that it does not always have. With
+    ``delegates`` nothing happens: none of them has a row for such a layer, and its weight would be float32 in them.
     """
 
     name = "integer-products-to-layers"
     target: str = "executorch"
+    delegates: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E0601 for an unknown target."""
-        if not PreservedOps(self.target, (), libraries=self.libraries).reads_integers:
+        if self.delegates or not PreservedOps(self.target, (), libraries=self.libraries).reads_integers:
             return
         pattern = _Product(ctx)
         for method in methods(module):
