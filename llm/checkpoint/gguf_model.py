@@ -129,7 +129,10 @@ def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks],
     model = cls.from_pretrained(None, config=config, state_dict=state, dtype=torch.float32).eval()
     if FREQUENCIES in file.tensors:
         factors = np.frombuffer(file.raw(file.tensors[FREQUENCIES]), "<f4")
-        model.get_decoder().rotary_emb.inv_freq /= torch.from_numpy(factors.copy())
+        frequencies = getattr(getattr(model.get_decoder(), "rotary_emb", None), "inv_freq", None)
+        if not isinstance(frequencies, torch.Tensor) or frequencies.shape != factors.shape:
+            raise E1603.error(f"'{file.path}' scales its positions in a way that is not read from GGUF: {FREQUENCIES}")
+        frequencies /= torch.from_numpy(factors.copy())
     lost = {kind: count for kind, count in sorted(requantized.items()) if count}
     told = ", ".join(f"{count} of {kind}" for kind, count in lost.items())
     remarks = (f"{sum(lost.values())} tensors are not kept as they are in the file ({told})",) if lost else ()

@@ -150,6 +150,13 @@ def test_frequencies_that_nothing_reads(decoder: str, left_out: tuple[str, ...],
     _fails(tmp_path / "m.gguf", "E1603", "scales its positions in a way that is not read from GGUF: rope_factors_long")
 
 
+@pytest.mark.parametrize(("decoder", "count"), [("bloom", 8), ("gemma3", 8), ("llama", 5)])
+def test_factors_of_frequencies_that_the_model_does_not_have(decoder: str, count: int, tmp_path: Path) -> None:
+    """None at all, one set for each kind of layer, as many as another width of heads has."""
+    checkpoints.write_gguf(tmp_path / "m.gguf", decoder, more={"rope_freqs.weight": np.ones(count, np.float32)})
+    _fails(tmp_path / "m.gguf", "E1603", "scales its positions in a way that is not read from GGUF: rope_freqs.weight")
+
+
 # --- folders ----------------------------------------------------------------------------------------------------------
 
 
