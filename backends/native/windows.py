@@ -1,13 +1,17 @@
 """Windows of convolutions and pools, of images of two dims or of one: what their arguments say, in one form.
 
 A signal [n, c, l] is an image of one row.
+
+A convolution has a window of the taps that are in the image for some element of its result. The others read its border
+of zeros alone: eight of nine where an image of 1x1 has windows of 3x3, as in the last layers of a network for small
+images. Their weights stay in the file and are not read.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
@@ -22,7 +26,11 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Window:
-    """Rows and columns of everything that a window has."""
+    """Rows and columns of everything that a window has. Its first tap reads ``padding`` before the image, or as much
+    inside of it where that is negative.
+
+    ``skipped`` are the taps of a weight before the first one of the window, ``whole`` all taps of the weight.
+    """
 
     size: Pair
     stride: Pair = (1, 1)
@@ -30,6 +38,8 @@ class Window:
     dilation: Pair = (1, 1)
     groups: int = 1
     transposed: bool = False
+    skipped: Pair = (0, 0)
+    whole: Pair = (0, 0)
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
@@ -47,14 +57,18 @@ def window_of(op: SchemaOp) -> Window:
     if name == "aten.convolution.default":
         dims = _shape(op.arg("weight"))[2:]
         rank = len(dims)
-        return Window(
+        window = Window(
             as_pair(dims, rank),
             as_pair(op.arg("stride"), rank),
             as_pair(op.arg("padding"), rank, 0),
             as_pair(op.arg("dilation"), rank),
             op.arg("groups"),
             bool(op.arg("transposed")),
+            whole=as_pair(dims, rank),
         )
+        if window.transposed:
+            return window
+        return _without_zeros(window, _extents(op.results[0]), _extents(op.arg("input")))
     extents = _shape(op.arg("self"))[-2:]
     if name == "aten.mean.dim":
         return Window(as_pair(extents))
@@ -66,6 +80,34 @@ def window_of(op: SchemaOp) -> Window:
     stride = as_pair(op.arg("stride") or size)
     dilation = as_pair(op.arg("dilation")) if "max" in name else (1, 1)
     return Window(size, stride, as_pair(op.arg("padding")), dilation)
+
+
+def _extents(value: SSAValue) -> tuple[int, ...]:
+    """Rows and columns of an image or of a signal."""
+    return (1, *_shape(value)[2:])[-2:]
+
+
+def _without_zeros(window: Window, result: Sequence[int], given: Sequence[int]) -> Window:
+    """The window without the taps at its ends that read zeros around an image [h, w] for each element of a result."""
+    size, padding, skipped = [*window.size], [*window.padding], [0, 0]
+    for d in (0, 1):
+        taps = _taps_inside(window, d, result[d], given[d])
+        if taps:
+            size[d], skipped[d] = len(taps), taps[0]
+            padding[d] -= taps[0] * window.dilation[d]
+    pairs = ((one[0], one[1]) for one in (size, padding, skipped))
+    return replace(window, **dict(zip(("size", "padding", "skipped"), pairs, strict=True)))
+
+
+def _taps_inside(window: Window, d: int, count: int, given: int) -> range:
+    """The taps from the first to the last one that is in the image for some of ``count`` indices of dim ``d``; none
+    where sizes are known at run time only.
+    """
+    if not is_known((count, given)):
+        return range(0)
+    size, stride, padding, step = window.size[d], window.stride[d], window.padding[d], window.dilation[d]
+    inside = [t for t in range(size) if any(0 <= i * stride - padding + t * step < given for i in range(count))]
+    return range(inside[0], inside[-1] + 1) if inside else range(0)
 
 
 def as_image(place: Place) -> Place:
@@ -119,7 +161,7 @@ def border_for(op: SchemaOp) -> tuple[Pair, float]:
     border = [*window.padding]
     if operator_of(op) == "aten.convolution.default":
         if not window.transposed:
-            return window.padding, 0.0
+            return _border_of(window, _extents(op.results[0]), _extents(op.arg("input"))), 0.0
         result, given = ((1, *_shape(v)[2:])[-2:] for v in (op.results[0], op.arg("input")))
         border = [0, 0]
         for d, way in enumerate(phases(window, result)):
@@ -135,6 +177,16 @@ def border_for(op: SchemaOp) -> tuple[Pair, float]:
         if is_known((reach, given[d])):
             border[d] = max(border[d], reach - given[d] - window.padding[d])
     return (border[0], border[1]), -math.inf if operator_of(op).startswith("aten.max") else 0.0
+
+
+def _border_of(window: Window, result: Sequence[int], given: Sequence[int]) -> Pair:
+    """Rows and columns that a convolution reads around an image [h, w]: a side has as many as the other one."""
+    border = [*window.padding]
+    for d in (0, 1):
+        if window.size[d] != window.whole[d]:
+            reach = (result[d] - 1) * window.stride[d] + (window.size[d] - 1) * window.dilation[d] + 1
+            border[d] = max(0, border[d], reach - given[d] - window.padding[d])
+    return border[0], border[1]
 
 
 # --- windows without a border -----------------------------------------------------------------------------------------

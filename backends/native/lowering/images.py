@@ -67,13 +67,24 @@ class _Convolution:
     pieces: int = 0
     """Where its result is for a pixel shuffle, which pixels of a square are made, of how many; 0 for all channels."""
 
-    def filters(self, dense: tuple[int, ...]) -> Place:
-        """The weight in panels, of these dims."""
-        lowering, step = self.lowering, math.prod(dense)
+    def filters(self, panels: int, c: int) -> Place:
+        """The weight in panels: [rows, panels, columns c, panel] of the window's taps."""
+        lowering, (kh, kw) = self.lowering, self.window.whole
+        dense = (panels, c, lowering.panel) if (kh, kw) == (1, 1) else (kh, panels, kw * c, lowering.panel)
         whole = (self.pieces, *[1] * (4 - len(dense)), *dense) if self.pieces else dense
         spread = self.pieces > 0
         base = lowering.weight(self.symbol, memref(whole), lowering.panel, True, spread=spread)
-        return Place(base, dense, row_major(dense), self.piece * step)
+        dims = (kh, panels, kw * c, lowering.panel)
+        found = Place(base, dims, row_major(dims), self.piece * math.prod(dims))
+        (rows, columns), (top, left) = self.window.size, self.window.skipped
+        return found.sliced(0, top, rows).sliced(2, left * c, columns * c)
+
+    def bordered(self, source: Place) -> Place:
+        """The image [n, h, w, c] with the border that its windows read, from the first element that one does."""
+        border, _ = border_for(self.root)
+        x = self.lowering.with_border(source, border, 0.0, self.root)
+        top, left = (b - p for b, p in zip(border, self.window.padding, strict=True))
+        return Place(x.base, x.shape, x.strides, x.offset + top * x.strides[1] + left * x.strides[2])
 
     def operands(self, places: Sequence[Place]) -> list[SSAValue]:
         """Extra operands."""
@@ -127,7 +138,7 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
 
 def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place:
     """The image in the border that a convolution reads, so that several products make no copies of it."""
-    top, left = (0, 0) if lowering.is_cut(root) else window_of(root).padding
+    top, left = (0, 0) if lowering.is_cut(root) else border_for(root)[0]
     _, _, h, w = source.shape
     whole = lowering.with_border(source, (top, left), 0.0, root)
     return whole.sliced(1, top, h).sliced(2, left, w).permuted([0, 3, 1, 2])
@@ -135,12 +146,14 @@ def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place
 
 def _depthwise(found: _Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
-    x = lowering.with_border(source, window.padding, 0.0, found.root)
+    x = found.bordered(source)
     n, h, w, c = found.target.shape
-    kh, kw = window.size
-    a = _windows(x, (n, h, w, kh, kw, c), window)
+    kh, kw = window.whole
     flat = lowering.weight(found.symbol, memref((1, kh * kw, c)), c, True)
-    b = lowering.memref(Place(flat, (kh, kw, c), row_major((kh, kw, c))))
+    taps = Place(flat, (kh, kw, c), row_major((kh, kw, c)))
+    (kh, kw), (top, left) = window.size, window.skipped
+    a = _windows(x, (n, h, w, kh, kw, c), window)
+    b = lowering.memref(taps.sliced(0, top, kh).sliced(1, left, kw))
     operands = found.operands(found.extras)
     op = DepthwiseOp(lowering.memref(a), b, lowering.memref(found.target), operands, found.region)
     lowering.add(op, found.group)
@@ -163,7 +176,7 @@ def _plain(found: _Convolution, source: Place) -> None:
     if lowering.is_cut(found.root):
         _cut(found, lowering.with_border(source, (0, 0), 0.0, found.root))
         return
-    x = lowering.with_border(source, window.padding, 0.0, found.root)
+    x = found.bordered(source)
     n, h, w, out = found.target.shape
     c = x.shape[3]
     panels = -(-(out // window.groups) // lowering.panel)
@@ -173,7 +186,7 @@ def _plain(found: _Convolution, source: Place) -> None:
         _grouped(found, x)
     elif (kh, kw) == (1, 1):
         a = Place(x.base, (n, h, w, c), (batch, sy * row, sx * column, 1), x.offset)
-        filters = found.filters((panels, c, lowering.panel))
+        filters = found.filters(panels, c).selected(0, 0)
         merged = [p.viewed((n * h * w, p.shape[-1])) for p in (a, found.target, *found.extras)]
         if all(p is not None for p in merged):
             a, target, *extras = cast("list[Place]", merged)
@@ -182,15 +195,28 @@ def _plain(found: _Convolution, source: Place) -> None:
             target, extras = found.target, found.extras
         _product(found, a, lowering.memref(filters), target, extras)
     else:
-        filters = found.filters((kh, panels, kw * c, lowering.panel))
+        filters = found.filters(panels, c)
         if dx == 1:
-            a = Place(x.base, (n, h, kh, w, kw * c), (batch, sy * row, dy * row, sx * column, 1), x.offset)
-            b = _for_lines(filters, n, h)
-            _product(found, a, lowering.memref(b), found.target, found.extras, (kh,), against)
+            order = _order(n, h, w)
+            dims = (n, h, w), (batch, sy * row, sx * column)
+            (first, second, rows), steps = ([of[d] for d in order] for of in dims)
+            a = Place(x.base, (first, second, kh, rows, kw * c), (*steps[:2], dy * row, steps[2], 1), x.offset)
+            b = _for_lines(filters, first, second)
+            target, *extras = (p.permuted([*order, 3]) for p in (found.target, *found.extras))
+            _product(found, a, lowering.memref(b), target, extras, (kh,), against)
             return
         a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
         b = _by_taps(filters, c, (n, h))
         _product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
+
+
+def _order(n: int, h: int, w: int) -> tuple[int, int, int]:
+    """The dims of images [n, h, w], those that are rows of a product last: a line's columns, or the columns of lines of
+    one element, or images of one.
+    """
+    if w != 1 or (h == 1 and n == 1):
+        return 0, 1, 2
+    return (0, 2, 1) if h != 1 else (1, 2, 0)
 
 
 def _for_lines(filters: Place, n: int, h: int) -> Place:
@@ -204,9 +230,9 @@ def _cut(found: _Convolution, x: Place) -> None:
     n, h, w, out = found.target.shape
     c = x.shape[3]
     batch, row, column, _ = x.strides
-    (kh, kw), (sy, sx), (dy, dx) = window.size, window.stride, window.dilation
+    (sy, sx), (dy, dx) = window.stride, window.dilation
     panels = -(-out // lowering.panel)
-    filters = found.filters((kh, panels, kw * c, lowering.panel))
+    filters = found.filters(panels, c)
     tap_row, *within = filters.strides
     ways = edges_of(window, (h, w), x.shape[1:3])
     if dx != 1:
@@ -223,14 +249,14 @@ def _cut(found: _Convolution, x: Place) -> None:
             start = x.offset + y.start * row + z.start * column
             # The longer side is the rows of the product.
             is_tall = most(z.count) < most(y.count)
-            dims = (n, z.count, y.taps, y.count) if is_tall else (n, y.count, y.taps, z.count)
-            steps = (sx * column, dy * row, sy * row) if is_tall else (sy * row, dy * row, sx * column)
-            a = Place(x.base, (*dims, z.taps * c), (batch, *steps, 1), start)
-            weights = Place(weights.base, (n, dims[1], *weights.shape[2:]), weights.strides, weights.offset)
+            order = (0, 2, 1) if is_tall else _order(n, y.count, z.count)
+            dims = (n, y.count, z.count), (batch, sy * row, sx * column)
+            (first, second, rows), steps = ([of[d] for d in order] for of in dims)
+            a = Place(x.base, (first, second, y.taps, rows, z.taps * c), (*steps[:2], dy * row, steps[2], 1), start)
+            weights = Place(weights.base, (first, second, *weights.shape[2:]), weights.strides, weights.offset)
 
-            def part(place: Place, y: Edge = y, z: Edge = z, is_tall: bool = is_tall) -> Place:
-                some = place.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
-                return some.permuted([0, 2, 1, 3]) if is_tall else some
+            def part(place: Place, y: Edge = y, z: Edge = z, order: tuple[int, int, int] = order) -> Place:
+                return place.sliced(1, y.first, y.count).sliced(2, z.first, z.count).permuted([*order, 3])
 
             extras = [part(e) for e in found.extras]
             _product(found, a, lowering.memref(weights), part(found.target), extras, (y.taps,))
@@ -267,20 +293,22 @@ def _by_taps(filters: Place, c: int, batch: tuple[int, ...]) -> Place:
 def _grouped(found: _Convolution, x: Place) -> None:
     """Groups of channels are a batch; a column of the window is a tap, since the channels of a group end there."""
     lowering, window = found.lowering, found.window
-    groups, (kh, kw), (sy, sx), (dy, dx) = window.groups, window.size, window.stride, window.dilation
+    groups, (kh, kw), (sy, sx), (dy, dx) = window.groups, window.whole, window.stride, window.dilation
     n, h, w, out = found.target.shape
     c, batch, row, column = x.shape[3] // groups, *x.strides[:3]
     panels = -(-(out // groups) // lowering.panel)
     dense = (groups, kh, panels, kw * c, lowering.panel)
     packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
+    taps = _by_taps(Place(packed, dense[1:], row_major(dense[1:])), c, (groups, n, h))
+    (kh, kw), (top, left) = window.size, window.skipped
+    taps = taps.sliced(3, top, kh).sliced(4, left, kw)
     a = Place(
         x.base,
         (groups, n, h, kh, kw, w, c),
         (c, batch, sy * row, dy * row, dx * column, sx * column, 1),
         x.offset,
     )
-    taps = _by_taps(Place(packed, dense[1:], row_major(dense[1:])), c, (groups, n, h))
-    b = Place(packed, taps.shape, (row_major(dense)[0], *taps.strides[1:]))
+    b = Place(packed, taps.shape, (row_major(dense)[0], *taps.strides[1:]), taps.offset)
 
     def by_group(place: Place) -> Place:
         dims = (n, h, w, groups, out // groups)

@@ -79,7 +79,7 @@ def reason_against(root: SchemaOp, func: FuncOp, target: Cpu) -> str | None:
         return ""
     window = window_of(root)
     image, result = dims(root.arg("input")), dims(root.results[0])
-    is_plain = window.size == (WINDOW, WINDOW) and window.stride == window.dilation == (1, 1)
+    is_plain = window.size == window.whole == (WINDOW, WINDOW) and window.stride == window.dilation == (1, 1)
     if not is_plain or window.transposed or window.groups != 1 or len(image) != 4:
         return ""
     if not is_known((*image, *result)) or max(window.padding) >= WINDOW:
