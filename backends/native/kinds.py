@@ -34,7 +34,7 @@ def add_root(operator: str, kind: str) -> None:
     ROOTS[operator] = kind
 
 
-WITH_EPILOGUE = ("product", "convolution", "depthwise", "map")
+WITH_EPILOGUE = ("product", "convolution", "depthwise", "group_norm", "map")
 """Kinds whose template does elementwise operators after its root while the result is in registers."""
 
 

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body, rounded
-from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
+from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
 from etir.backends.native.lowering.reductions import reduce_to
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
@@ -64,25 +64,60 @@ def lower_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
 
 @lowers("group_norm")
 def lower_group_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
-    """Group norm of [n, c, ...]: the mean, then the mean square of the difference, then a scale and a shift."""
-    op = members(group)[0]
+    """Group norm of [n, c, ...], and what follows it: the mean, then the mean square of the difference, then one walk.
+
+    A group is as little as one channel, or two, of an image whose channels lie side by side, so that the walk goes
+    along all channels: with a mean and a factor, which has the weight in it, for each of them.
+    """
+    some = members(group)
+    op = some[0]
     given = lowering.place(outside[op.arg("input")])
     groups = op.arg("group")
     n, c, *rest = given.shape
-    parts = given.viewed((n, groups, c // groups, *rest))
+    each = c // groups
+    parts = given.viewed((n, groups, each, *rest))
     assert parts is not None
-    parameters = [op.arg(name) for name in ("weight", "bias")]
-    places = [None if v is None else lowering.place(outside[v]) for v in parameters]
+    mean, variance = _statistics(lowering, parts, 2, op)
+
+    def of_channels(place: Place) -> Place:
+        """A number of each group [n, groups] for its channels."""
+        one = place.viewed((n, groups, 1))
+        assert one is not None
+        return one.broadcast((n, groups, each))
+
+    weight, bias = (
+        None if op.arg(name) is None else lowering.place(outside[op.arg(name)]) for name in ("weight", "bias")
+    )
+    center = mean if each == 1 else lowering.viewed(lowering.copy(of_channels(mean), like=op), (n, c), op)
+    region = body_of(1 if weight is None else 2)
+    build = Body(region.block, {})
+    square, *scale = region.block.args
+    root = build.make(functions.SqrtOp, build.add(square, float(op.arg("eps"))))
+    region.block.add_op(YieldOp(build.div(scale[0] if scale else build.constant(1.0), root)))
+    factor = lowering.buffer((n, groups, each))
+    sources = [of_channels(variance)]
+    if weight is not None:
+        sources.append(lowering.viewed(weight, (groups, each), op).broadcast((n, groups, each)))
+    lowering.add(MapOp(lowering.memref(factor), [lowering.memref(p) for p in sources], region), op)
+
     result = group.outputs[0]
     target = lowering.image(result) if is_image(given) else lowering.result(result)
-    to = target.viewed(parts.shape)
-    assert to is not None
-    ones = [1] * len(rest)
-    affine = [
-        None if p is None else lowering.viewed(p, (groups, c // groups, *ones), op).broadcast(parts.shape)
-        for p in places
-    ]
-    _normalize(lowering, parts, to, 2, affine, float(op.arg("eps")), op)
+    operands = [given]
+    for numbers in (center, lowering.viewed(factor, (n, c), op), bias):
+        if numbers is not None:
+            dims = (*numbers.shape, *[1] * len(rest))
+            operands.append(lowering.viewed(numbers, dims, op).broadcast(given.shape))
+
+    def normalized(build: Body, args: Sequence[SSAValue]) -> SSAValue:
+        value, center, factor, *bias = args[: 3 + (op.arg("bias") is not None)]
+        found = build.mul(build.sub(value, center), factor)
+        return build.add(found, bias[0]) if bias else found
+
+    extras = lowering.extras(group, [], some[1:])
+    values = {v: i for i, v in enumerate(extras, len(operands))}
+    operands += [lowering.place(outside[v]).broadcast(given.shape) for v in extras]
+    walk = body(values, len(operands), some[1:], op.results[0], normalized)
+    lowering.add(MapOp(lowering.memref(target), [lowering.memref(p) for p in operands], walk), group)
 
 
 @lowers("batch_norm")
@@ -104,20 +139,26 @@ def lower_batch_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> No
     _normalize(lowering, x, to, 1, affine, float(op.arg("eps")), op)
 
 
+def _statistics(lowering: Lowering, x: Place, kept: int, like: SchemaOp) -> tuple[Place, Place]:
+    """Mean and variance of all but the first dims, of which so many are kept."""
+    mean, variance = lowering.buffer(x.shape[:kept]), lowering.buffer(x.shape[:kept])
+    reduce_to(lowering, "mean", x, mean, like)
+    reduce_to(lowering, "mean", x, variance, like, mean)
+    return mean, variance
+
+
 def _normalize(
     lowering: Lowering, x: Place, to: Place, kept: int, affine: Sequence[Place | None], eps: float, like: SchemaOp
 ) -> None:
     """``to = (x - mean) / sqrt(variance + eps) * scale + shift`` with statistics over all but the first dims."""
     lead, rest = x.shape[:kept], [1] * (len(x.shape) - kept)
-    mean, variance = lowering.buffer(lead), lowering.buffer(lead)
-    reduce_to(lowering, "mean", x, mean, like)
+    mean, variance = _statistics(lowering, x, kept, like)
 
     def spread(place: Place) -> Place:
         found = place.viewed((*lead, *rest))
         assert found is not None
         return found.broadcast(x.shape)
 
-    reduce_to(lowering, "mean", x, variance, like, mean)
     operands = [x, spread(mean), spread(variance), *(p for p in affine if p is not None)]
     region = body_of(len(operands))
     args = iter(region.block.args)
