@@ -71,44 +71,58 @@ bool leave(int processor) {
 #endif
 }
 
-/// What a call is at: its number, how many parts it has and which is taken next, in one word. A thread that takes a
-/// part by exchanging the word works for that call and no other.
-struct Turn {
-  static constexpr int kBits = 14;  ///< of the parts
+/// What is left of a thread's parts: the number of the call, the parts' end and the next one, in one word. A thread
+/// that takes a part by exchanging the word works for that call and no other.
+struct Share {
+  static constexpr int kBits = 14;  ///< of a part
   static constexpr uint64_t kMost = (1u << kBits) - 1;
 
-  static constexpr uint64_t next(uint64_t turn) { return turn & kMost; }
-  static constexpr uint64_t parts(uint64_t turn) { return turn >> kBits & kMost; }
-  static constexpr bool left(uint64_t turn) { return next(turn) < parts(turn); }
-  /// The turn after another one; its first part is the caller's.
-  static constexpr uint64_t after(uint64_t turn, uint64_t parts) {
-    return ((turn >> 2 * kBits) + 1) << 2 * kBits | parts << kBits | 1;
+  static constexpr uint64_t next(uint64_t share) { return share & kMost; }
+  static constexpr uint64_t end(uint64_t share) { return share >> kBits & kMost; }
+  static constexpr bool left(uint64_t share) { return next(share) < end(share); }
+  static constexpr uint64_t of(uint64_t call, uint64_t begin, uint64_t end) {
+    return call << 2 * kBits | end << kBits | begin;
   }
+  static constexpr uint64_t without_first(uint64_t share) { return share + 1; }
+  static constexpr uint64_t without_last(uint64_t share) { return share - (uint64_t{1} << kBits); }
 };
 
-constexpr int kMostThreads = static_cast<int>(Turn::kMost / kPartsPerThread);
+constexpr int kMostThreads = static_cast<int>(Share::kMost / kPartsPerThread);
 
 }  // namespace
 
-/// A call writes what is to be done, then its turn. What it writes is read until its last part has ended, which it
-/// waits for. Each of the lines below is written by one thread after the other: to hand a line over takes about as long
-/// as the shortest loops that are worth a second thread, and a call takes three of that.
+/// A call writes for each thread what is to be done, then its share of the parts, which follow each other. What it
+/// writes is read until the last part has ended, which it waits for.
+///
+/// A thread does its own parts from the first one on, then the last ones of others. So it reads and writes runs of
+/// memory, which its caches may hold since the loop before, and weights that were fetched ahead for the part after one
+/// are its own. Each of the lines below is written by one thread after the other: to hand a line over takes about as
+/// long as the shortest loops that are worth a second thread, and a call takes three of that.
 struct ThreadPool::State {
   static constexpr size_t kLine = 64;
 
-  // What workers look at while they wait.
-  alignas(kLine) std::atomic<uint64_t> turn{0};
-  std::atomic<bool> stop{false};
-  void (*body)(void*, int64_t, int64_t) = nullptr;
-  void* context = nullptr;
-  int64_t n = 0;
-  int64_t part = 1;
-  std::atomic<int> caller{-1};  ///< the processor of the caller
+  /// What a thread looks at while it waits; the caller's is the first one.
+  struct alignas(kLine) Line {
+    std::atomic<uint64_t> share{0};
+    std::atomic<bool> stop{false};
+    std::atomic<int> caller{-1};  ///< its processor
+    void (*body)(void*, int64_t, int64_t) = nullptr;
+    void* context = nullptr;
+    int64_t n = 0;
+    int64_t part = 1;
+
+    void run_part(uint64_t index) const {
+      const int64_t begin = static_cast<int64_t>(index) * part;
+      body(context, begin, std::min(n, begin + part));
+    }
+  };
+  std::vector<Line> lines;
 
   // What the caller looks at while it waits.
   alignas(kLine) std::atomic<uint64_t> ended{0};  ///< parts that workers have ended
 
   alignas(kLine) std::mutex busy;  ///< held by the call that uses the workers
+  uint64_t call = 0;
   int spins = 0;
   std::mutex mutex;  ///< of those that sleep, whose counts are read without it
   std::condition_variable wake, done;
@@ -118,30 +132,33 @@ struct ThreadPool::State {
 
   std::vector<std::thread> workers;
 
-  /// Takes parts until none is left; how many it took.
-  uint64_t work() {
-    uint64_t taken = 0, now = turn.load();
-    while (Turn::left(now)) {
-      if (!turn.compare_exchange_weak(now, now + 1)) continue;
-      run_part(Turn::next(now));
-      ++taken;
-      now = turn.load();
+  explicit State(int threads) : lines(static_cast<size_t>(threads)) {}
+
+  /// Takes parts until none is left, as the thread of this number; how many it took.
+  uint64_t work(size_t number) {
+    uint64_t taken = 0;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      Line& line = lines[(number + i) % lines.size()];
+      uint64_t now = line.share.load();
+      while (Share::left(now)) {
+        const uint64_t rest = i == 0 ? Share::without_first(now) : Share::without_last(now);
+        if (!line.share.compare_exchange_weak(now, rest)) continue;
+        line.run_part(i == 0 ? Share::next(now) : Share::end(rest));
+        ++taken;
+        now = line.share.load();
+      }
     }
     return taken;
   }
 
-  void run_part(uint64_t index) const {
-    const int64_t begin = static_cast<int64_t>(index) * part;
-    body(context, begin, std::min(n, begin + part));
-  }
-
-  void loop() {
+  void loop(size_t number) {
     inside_worker = true;
     // Linux wakes a thread where it slept if it finds no idle processor soon, and where most are busy most of the time,
     // it does not look for one: a worker may come to the caller's processor, while another one idles, and stay there
     // for many calls, each of which takes as long as on one thread.
     bool moves = spins > 0;
-    const auto called = [&] { return stop.load() || Turn::left(turn.load()); };
+    const Line& own = lines[number];
+    const auto called = [&] { return own.stop.load() || Share::left(own.share.load()); };
     for (;;) {
       if (!spin(spins, called)) {
         std::unique_lock<std::mutex> lock(mutex);
@@ -150,12 +167,12 @@ struct ThreadPool::State {
         wake.wait(lock, called);
         --sleeping;
       }
-      if (stop.load()) return;
+      if (own.stop.load()) return;
       if (moves) {
         const int here = processor();
-        if (here >= 0 && here == caller.load(std::memory_order_relaxed)) moves = leave(here);
+        if (here >= 0 && here == own.caller.load(std::memory_order_relaxed)) moves = leave(here);
       }
-      const uint64_t taken = work();
+      const uint64_t taken = work(number);
       if (taken == 0) continue;
       ended += taken;
       if (caller_sleeps.load()) {
@@ -165,11 +182,20 @@ struct ThreadPool::State {
     }
   }
 
-  void open(uint64_t parts) {
+  /// Gives each thread its share of a call's parts. Returns when all have one.
+  void open(uint64_t parts, const Line& what) {
     const int here = processor();
-    caller.store(here, std::memory_order_relaxed);
     ended.store(0, std::memory_order_relaxed);
-    turn.store(Turn::after(turn.load(std::memory_order_relaxed), parts));
+    ++call;
+    const auto threads = static_cast<uint64_t>(lines.size());
+    const auto first = [&](uint64_t number) { return (parts * number + threads - 1) / threads; };
+    for (uint64_t i = 0; i < threads; ++i) {
+      Line& line = lines[i];
+      line.caller.store(here, std::memory_order_relaxed);
+      line.body = what.body, line.context = what.context;
+      line.n = what.n, line.part = what.part;
+      line.share.store(Share::of(call, first(i), first(i + 1)));
+    }
     if (sleeping.load() == 0) return;
     {
       // A worker that is about to sleep holds the lock until it does.
@@ -191,12 +217,12 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : state_(new State) {
+ThreadPool::ThreadPool(int threads) : state_(new State(std::max(1, std::min(threads, kMostThreads)))) {
   // Threads without a processor of their own must not keep one from those that work.
   if (threads <= static_cast<int>(std::thread::hardware_concurrency())) state_->spins = kSpins;
-  for (int i = 1; i < std::min(threads, kMostThreads); ++i) {
+  for (size_t i = 1; i < state_->lines.size(); ++i) {
     try {
-      state_->workers.emplace_back([state = state_.get()] { state->loop(); });
+      state_->workers.emplace_back([state = state_.get(), i] { state->loop(i); });
     } catch (const std::system_error&) {
       break;
     }
@@ -206,7 +232,7 @@ ThreadPool::ThreadPool(int threads) : state_(new State) {
 ThreadPool::~ThreadPool() {
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
-    state_->stop = true;
+    for (State::Line& line : state_->lines) line.stop = true;
   }
   state_->wake.notify_all();
   for (std::thread& worker : state_->workers) worker.join();
@@ -225,13 +251,13 @@ void ThreadPool::run(int64_t n, int64_t grain, void (*body)(void*, int64_t, int6
     return;
   }
   const auto count = static_cast<uint64_t>((n - 1) / part + 1);
-  state.body = body, state.context = context;
-  state.n = n, state.part = part;
-  state.open(count);
+  State::Line what;
+  what.body = body, what.context = context;
+  what.n = n, what.part = part;
+  state.open(count, what);
   // A body that runs a loop of its own must not wait for the lock that this call holds.
   inside_worker = true;
-  state.run_part(0);
-  const uint64_t own = 1 + state.work();
+  const uint64_t own = state.work(0);
   inside_worker = false;
   state.close(count - own);
 }

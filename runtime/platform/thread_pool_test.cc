@@ -38,6 +38,27 @@ void covers_once(etir::ThreadPool& pool, int64_t n, int64_t grain) {
   check(loop.shortest >= grain, "a part is shorter than the grain");
 }
 
+/// Each thread begins with its own parts: the caller with the first ones, a worker with those of the second half.
+void parts_of_a_thread_follow_each_other() {
+  struct Halves {
+    std::thread::id caller = std::this_thread::get_id();
+    std::atomic<int64_t> first[2]{{-1}, {-1}};
+    static void body(void* context, int64_t begin, int64_t) {
+      Halves& self = *static_cast<Halves*>(context);
+      const int mine = std::this_thread::get_id() != self.caller;
+      int64_t none = -1;
+      self.first[mine].compare_exchange_strong(none, begin);
+      for (int i = 0; i < 5000 && self.first[1 - mine] < 0; ++i) {  // the other one begins, too
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  } halves;
+  etir::ThreadPool pool(2);
+  pool.run(800, 1, Halves::body, &halves);
+  check(halves.first[0] == 0, "the caller has the first part");
+  check(halves.first[1] == 400, "the worker has those of the second half");
+}
+
 #if defined(__linux__)
 /// A worker that comes to the caller's processor leaves it; afterwards it may run on all of them as before.
 void workers_may_run_anywhere() {
@@ -80,6 +101,7 @@ int main() {
 #if defined(__linux__)
   workers_may_run_anywhere();
 #endif
+  parts_of_a_thread_follow_each_other();
   for (const int threads : {1, 2, 5}) {
     etir::ThreadPool pool(threads);
     check(pool.threads() == threads, "number of threads");
