@@ -16,7 +16,9 @@ panel would wait for them. So it is where each item of a batch has weights of it
 
 With the widest vectors (AVX-512) a tile takes whole panels. Where the left operand is larger than the second cache and
 the right one not much larger still, tiles have the whole depth, and a block of rows is used for all panels before the
-next one if that reads fewer bytes (``brgemm_text.py``): sums that rest in c cost more than what slices save.
+next one if that reads fewer bytes (``brgemm_text.py``): sums that rest in c cost more than what slices save. Where the
+right operand is small and the result is not, blocks of rows are so low that those of the result stay in the second
+cache until all panels are done: rows come from memory, and go there, in one piece.
 
 After Georganas et al., "Harnessing Deep Learning via a Single Building Block", IPDPS 2020 (the batch-reduce product).
 """
@@ -78,6 +80,8 @@ WHOLE = 0.6
 and a left operand that this cache does not hold: slices, which read sums again and write them, are up to 1.4 times as
 slow. Where the right operand is more than twice as large as the left one, it comes from memory and slices are quicker.
 """
+SMALL = 4
+"""A right operand of a fourth of the second cache at most stays there beside rows of the others."""
 DEPTH_OF_LARGE = 768
 """The least depth of such rows: measured, shorter ones are as quick by slices."""
 MOST_CANDIDATES = 8
@@ -217,7 +221,24 @@ class Brgemm(Template):
                 depth, block = k, tiles * rows
             elif min(deep, m) >= ROWS_OF_WHOLE:
                 depth, block = k, deep
+        block = self._in_order(op, cpu, depth, rows, block)
         return {"tile": [rows, vectors], "depth": depth, "rows": min(block, m), **unrolled_product(m, k, cpu)}
+
+    def _in_order(self, op: BrgemmOp, cpu: Cpu, depth: int, rows: int, block: int) -> int:
+        """Rows of a block: so few that those of the result, and of what is added to it, are in the second cache until
+        all panels are done, where the right operand is small and the others are not: they are read and written in
+        order then, and not a panel's columns of each row at a time. Blocks are equal, so that threads have as much
+        each.
+        """
+        m, k = shape_of(op.a)[-2:]
+        panels, _, panel = shape_of(op.b)[-3:]
+        if cpu.vector < WIDEST or depth < k or not cpu.l2:
+            return block
+        row = 4 * (k + panels * panel * (1 + sum(strides_of(e.type)[-2] != 0 for e in op.extra)))
+        if 4 * k * panels * panel > cpu.l2 // SMALL or m * row <= cpu.l2:
+            return block
+        block = min(block, max(rows, cpu.l2 // 2 // row))
+        return -(-evenly(m, block) // rows) * rows
 
     def _schedule_of_sizes(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Where rows, depth or columns are known at run time only: tiles of the greatest height that there may be."""

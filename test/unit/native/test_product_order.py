@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.cpu import cpu
 from etir.backends.native.kernels.brgemm_text import ProductText
+from etir.backends.native.kernels.template import integers
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.print_c import print_c
 from etir.backends.native.tile import BrgemmOp
@@ -48,6 +49,25 @@ def test_what_is_read_least(name: str, size: tuple[int, int, int], panels_first:
     choose_schedules(func, cpu(name))
     (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
     assert ProductText(op, cpu(name)).panels_outermost() == panels_first
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "rows"),
+    [
+        ("x86-64-v4", (3136, 64, 256), 392),  # 392 rows of both take half of the second cache
+        ("x86-64-v4", (3136, 256, 64), 392),
+        ("x86-64-v4", (784, 128, 512), 196),
+        ("x86-64-v4", (196, 256, 256), 196),  # all of it is in the second cache
+        ("x86-64-v4", (784, 256, 512), 630),  # the panels are half of it
+        ("x86-64-v3", (3136, 64, 256), 1278),
+    ],
+)
+def test_rows_of_a_large_result_are_written_in_one_piece(name: str, size: tuple[int, int, int], rows: int) -> None:
+    """Blocks are low, and equal, where a block's rows stay in the second cache for all panels."""
+    func = product(*size)
+    choose_schedules(func, cpu(name))
+    (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
+    assert integers(op, "rows", (0,)) == (rows,)
 
 
 @pytest.mark.parametrize(
