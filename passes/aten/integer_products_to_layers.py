@@ -15,13 +15,14 @@ After::
     %m = torchao.dequantize_affine.default(%w, block_size = [1, 64], %scales, ...) : ... -> tensor<96x64xf32>
     %y = aten.linear.default(%d, %m)
 
-That is the form of torchao's other configurations, which `fuse-quantized` makes one call of. It is for targets that
-have such kernels; elsewhere the product of integers stays, as its weight would be float32 in the file. Both multiply
-the sum by the same scales, in another order.
+That is the form of torchao's other configurations, which `fuse-quantized` makes one call of. A bias that is added to
+such a layer's result becomes the layer's. It is for targets that have such kernels; elsewhere the product of integers
+stays, as its weight would be float32 in the file. Both multiply the sum by the same scales, in another order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -72,7 +73,7 @@ class IntegerProductsToLayersPass(Pass):
             return
         pattern = _Product(ctx)
         for method in methods(module):
-            apply_patterns_greedily(ctx, method, [pattern])
+            apply_patterns_greedily(ctx, method, [pattern, _Bias(pattern.made)])
         if pattern.made:
             declare_schemas(module, [DEQUANTIZE_AFFINE])
 
@@ -84,13 +85,12 @@ class _Product(Pattern):
 
     def __init__(self, ctx: EtContext) -> None:
         self.ctx = ctx
-        self.made = False
+        self.made: dict[SSAValue, None] = {}
 
     def rewrite(self, op: aten.mul.Tensor, rewriter: PatternRewriter) -> None:
         found = _match(op)
         if found is None:
             return
-        self.made = True
         self.ctx.declare_schema(DEQUANTIZE_AFFINE)
         b = Builder(rewriter)
         arguments = found.quantize.given_args()
@@ -99,7 +99,43 @@ class _Product(Pattern):
         x = _dequantized(b, found.quantize.results[0], rows, arguments["scale"], arguments["zero_point"])
         weight = _dequantized(b, found.weight, [1, found.block[-1]], scales, None)
         layer = b(aten.linear.default, x, weight)
+        self.made[layer] = None
         rewriter.replace_op(op, [b.view(layer, b.sizes(op.results[0]))])
+
+
+class _Bias(Pattern):
+    """``linear(x, w) + bias``, of a layer that was ``made`` here and that nothing else reads."""
+
+    name = "bias-of-product"
+
+    def __init__(self, made: Mapping[SSAValue, None]) -> None:
+        self.made = made
+
+    def rewrite(self, op: aten.add.Tensor, rewriter: PatternRewriter) -> None:
+        for sums, bias in _factors(op):
+            layer = _behind(sums)
+            if layer not in self.made or not isinstance(bias.owner, (GetWeightOp, ConstantOp)) or op.alpha != 1:
+                continue
+            x, weight = layer.owner.operands[:2] if isinstance(layer.owner, SchemaOp) else (None, None)
+            columns = dims_of(tensor_of(layer))[-1]
+            plain = tensor_of(bias).element_type == f32 and dims_of(tensor_of(bias)) == (columns,)
+            same = dims_of(tensor_of(op.results[0])) == dims_of(tensor_of(sums))
+            if not plain or not same or not _read_once(sums, layer):
+                continue
+            b = Builder(rewriter)
+            made = b(aten.linear.default, x, weight, bias)
+            rewriter.replace_op(op, [b.view(made, b.sizes(op.results[0]))])
+            return
+        return rewriter.notify_match_failure("no bias of a product of integers")
+
+
+def _read_once(value: SSAValue, source: SSAValue) -> bool:
+    """Whether nothing else reads a value, or what it is a view of up to ``source``."""
+    while value.has_one_use():
+        if value is source:
+            return True
+        value = cast(SchemaOp, value.owner).operands[0]
+    return False
 
 
 @dataclass(frozen=True)
