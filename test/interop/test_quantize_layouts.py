@@ -79,6 +79,31 @@ def test_channels_last(target: str, recipe: str, form: str) -> None:
     assert [torch.as_tensor(v).stride() for v in results] == [torch.as_tensor(v).stride() for v in floating]
 
 
+class _Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 8, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = F.relu(self.first(x))
+        return y, self.second(y)
+
+
+def test_integers_are_made_in_the_order_of_the_inputs() -> None:
+    """No copy stands between an image and the kernels that take it as it lies, nor before an output of integers."""
+    samples = [(torch.randn(1, 3, 16, 16).to(memory_format=torch.channels_last),) for _ in range(3)]
+    exported = torch.export.export(_Two().eval(), samples[0])
+    compiled = etir.quantize(exported, "static-int8", calibration=samples, target="etir").compile()
+    operators = compiled.report().methods[0].operators
+    assert "dim_order_ops::_to_dim_order_copy.out" not in operators
+    conversions = [operators[f"quantized_decomposed::{n}quantize_per_tensor.out"] for n in ("", "de")]
+    assert conversions == [1, 1]
+    for found, wanted in zip(load(compiled).forward(*samples[0]), _Two().eval()(*samples[0]), strict=True):
+        assert torch.as_tensor(found).stride() == wanted.stride()
+        assert sqnr(wanted.detach().numpy(), torch.as_tensor(found).numpy()) > 30
+
+
 class _Writes(nn.Module):
     def __init__(self) -> None:
         super().__init__()

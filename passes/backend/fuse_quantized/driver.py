@@ -75,6 +75,7 @@ class FuseQuantizedPass(Pass):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
         from etir.passes.backend.fuse_quantized.float_results import FloatResult
+        from etir.passes.backend.fuse_quantized.given_order import GivenOrder
         from etir.passes.backend.fuse_quantized.grouped import GroupedLayer, GroupedTable, WeightOfGroups, Weights
         from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
         from etir.passes.backend.fuse_quantized.operators import DeviceConversion, QuantizedOperator
@@ -83,6 +84,7 @@ class FuseQuantizedPass(Pass):
         for method in methods(module):
             apply_patterns_greedily(ctx, method, [QuantizedOperator(kernels)])
             apply_patterns_greedily(ctx, method, [FloatResult(kernels)])
+            apply_patterns_greedily(ctx, method, [GivenOrder()])
             # What the kernels for integers have left.
             apply_patterns_greedily(ctx, method, [GroupedLayer(kernels, weights)])
             apply_patterns_greedily(ctx, method, [DynamicLayer(kernels), LayerOfIntegers(kernels)])
