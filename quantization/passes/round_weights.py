@@ -55,6 +55,7 @@ ROUNDINGS = {"nearest": "minmax", "mse": "mse", "hqq": "hqq", "gptq": "mse", "aw
 SEEING = frozenset({"gptq", "awq"})
 """Methods that need data."""
 EXPONENTS = 20
+TABLE = "aten.embedding.default"
 
 
 @register_pass
@@ -122,15 +123,16 @@ def _of_one_weight(module: ModuleOp, parameters: Parameters) -> list[list[EdgeOp
     """The marked layers whose weights are loaded, those that multiply by one weight together: the steps of a recurrent
     net and layers that are called twice have one weight, which is rounded once, for all that they see.
 
-    Tables are looked up, and rounded by themselves.
+    A table that is a layer's weight as well has the integers that are best for the layer, so that they are stored once.
     """
     found: dict[object, list[EdgeOp]] = {}
     for op in layers_with_weights(module):
         weight = weight_of(op)
         if parameters.is_known(weight):
-            shared = isinstance(weight.owner, GetWeightOp) and takes_moments(op)
+            shared = isinstance(weight.owner, GetWeightOp) and (takes_moments(op) or op.op_name == TABLE)
             name = weight.owner.symbol.root_reference.data if shared and isinstance(weight.owner, GetWeightOp) else op
-            found.setdefault((name, op.op_name, encoding_of(op), _groups(op)), []).append(op)
+            kind = LINEAR if op.op_name == TABLE else op.op_name
+            found.setdefault((name, kind, encoding_of(op), _groups(op)), []).append(op)
     return list(found.values())
 
 
