@@ -44,6 +44,8 @@ from etir.quantization.passes.annotate_quantization import (
 )
 from etir.quantization.passes.contiguous_values import ContiguousValuesPass
 from etir.quantization.passes.correct_bias import correct_bias as correct_biases
+from etir.quantization.passes.experts_to_layers import ExpertsToLayersPass
+from etir.quantization.passes.lower_expert_layers import LowerExpertLayersPass
 from etir.quantization.passes.materialize_quantization import MaterializeQuantizationPass
 from etir.quantization.passes.products_to_layers import ProductsToLayersPass
 from etir.quantization.passes.round_weights import check_rounding, round_weights
@@ -210,6 +212,7 @@ def quantize_program(
         return measure(on, stored, samples[:FEW])[1]
 
     run(module, *pipeline(chosen, phase_of(module), "edge"), ContiguousValuesPass(), ProductsToLayersPass())
+    run(module, ExpertsToLayersPass())
     notes: list[str] = []
     if samples or equalize:
         module, notes = prepared(module, samples, equalize, loss, smooth)
@@ -239,6 +242,7 @@ def quantize_program(
     layers = tuple(layers_of(module, reference, statistics, losses))
     observed = module.clone()
     run(module, MaterializeQuantizationPass(), GatherQuantizedRowsPass(chosen.target, chosen.link_libraries))
+    run(module, LowerExpertLayersPass(chosen.target, chosen.link_libraries))
     if not chosen.delegates:
         run(module, DecomposePreservedPass(target=chosen.target, libraries=chosen.link_libraries))
     return Quantized(module, observed, QuantizationReport(recipe, layers, len(samples), total, tuple(notes)), chosen)

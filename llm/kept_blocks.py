@@ -31,24 +31,32 @@ from etir.dialects.dtypes import f32, i8
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import tensor_of, tensor_type
 from etir.dialects.et.program import GetWeightOp
+from etir.dialects.experts import EXPERT_LINEAR
 from etir.dialects.quantized import DEQUANTIZE_PER_GROUP, declare, quantized_op
 from etir.llm.checkpoint.blocks import GROUP, Blocks
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import methods
 from etir.quantization.passes.annotate_quantization import DYNAMIC
+from etir.quantization.passes.experts_to_layers import ROWS
 
+FOLDED = "_folded"
+"""What the name of a weight ends with that was transposed when the program was compiled."""
 LINEAR, TABLE = "aten.linear.default", "aten.embedding.default"
 
 
 def layers(module: ModuleOp) -> list[tuple[EdgeOp, str]]:
-    """The linear layers and tables of a module with the names of their weights, where these are weights of it."""
+    """The linear layers, experts and tables of a module with the names of their weights, where these are weights of it:
+    of experts, those that they had before their rows were put below each other.
+    """
     found: list[tuple[EdgeOp, str]] = []
     for method in methods(module):
         for op in method.walk():
-            if isinstance(op, EdgeOp) and op.op_name in (LINEAR, TABLE):
+            if isinstance(op, EdgeOp) and op.op_name in (LINEAR, TABLE, EXPERT_LINEAR):
                 source = cast(SSAValue, op.arg("weight")).owner
                 if isinstance(source, GetWeightOp):
-                    found.append((op, source.symbol.root_reference.data))
+                    name = source.symbol.root_reference.data
+                    experts = op.op_name == EXPERT_LINEAR
+                    found.append((op, name.removesuffix(ROWS).removesuffix(FOLDED) if experts else name))
     return found
 
 
@@ -64,7 +72,7 @@ def keep_blocks(module: ModuleOp, blocks: Mapping[str, Blocks], *, dynamic: bool
         if kept is None or tuple(tensor_of(cast(SSAValue, op.arg("weight"))).get_shape()) != kept.integers.shape:
             continue
         _write(op, name, kept, store)
-        if dynamic and op.op_name == LINEAR and kept.bits == 4:
+        if dynamic and op.op_name in (LINEAR, EXPERT_LINEAR) and kept.bits == 4:
             op.attributes[DYNAMIC] = ArrayAttr([StringAttr("input")])
         found[name] = None
     if found:

@@ -25,9 +25,13 @@ from etir.options import CompileOptions
 from etir.passes.infra.base import methods
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.quantization.errors import E1502, E1506
+from etir.quantization.passes.experts_to_layers import ExpertsToLayersPass
+from etir.quantization.passes.lower_expert_layers import LowerExpertLayersPass
 from etir.quantization.passes.products_to_layers import ProductsToLayersPass
 from etir.quantization.report import QuantizationReport
 
+CHOICE = "aten.topk.default"
+"""What chooses experts by the results of a layer."""
 _FACTORS = ("_scales", "_zero_points")
 """Ends of names of what belongs to integers."""
 
@@ -48,9 +52,10 @@ def quantize_model(
     ``blocks`` are weights that are integers already, by name; the head's and the table's among them. Raises E1608 where
     the target has no kernels for the recipe, else what ``etir.quantize`` does.
     """
+    from etir.backends.api.registry import backend_dialects
     from etir.dialects.context import EtContext
 
-    run_pipeline(EtContext(), module, [ProductsToLayersPass()], PipelineOptions())
+    run_pipeline(EtContext(), module, [ProductsToLayersPass(), ExpertsToLayersPass()], PipelineOptions())
     head = _head(module)
     kept = {name: found for name, found in blocks.items() if _fits(name, found, recipe, options, head)}
     remarks: list[str] = []
@@ -58,6 +63,7 @@ def quantize_model(
     done = keep_blocks(module, kept, dynamic=recipe.layers == "8da4w")
     if weights:
         remarks.append(f"{len(done)} of {len(weights)} weights that are integers in the file stay as they are")
+    routers = _routers(module)
     steps = (
         (recipe.layers, (*((head.module,) if head.module else ()), TABLE)),
         ("dynamic-int8" if options.delegates else recipe.head, (TABLE,)),
@@ -67,11 +73,14 @@ def quantize_model(
     for step, (name, skip) in enumerate(steps):
         if name == recipe.head == recipe.layers:
             skip = ()
-        found = _quantized(module, name, skip, options, rounding if step == 0 else Rounding())
+        found = _quantized(module, name, (*skip, *routers), options, rounding if step == 0 else Rounding())
         if found is None:
             continue
         module, report = found
         reports.append(report)
+    # Of experts that no step has taken.
+    lower = LowerExpertLayersPass(options.target, options.link_libraries)
+    run_pipeline(EtContext(dialects=backend_dialects()), module, [lower], PipelineOptions())
     return module, reports, [*remarks, *_left(module)]
 
 
@@ -112,6 +121,26 @@ def _quantized(
             raise E1608.error(f"recipe '{name}' on target '{options.target}': {told}") from error
         raise
     return found.module, found.report
+
+
+def _routers(module: ModuleOp) -> tuple[str, ...]:
+    """The modules of the layers whose results choose experts. They stay floating point, as in GGUF files: they are
+    small, and another expert is another result.
+    """
+    found: dict[str, None] = {}
+    for method in methods(module):
+        chosen = [op for op in method.walk() if isinstance(op, EdgeOp) and op.op_name == CHOICE]
+        seen: dict[EdgeOp, None] = dict.fromkeys(chosen)
+        while chosen:
+            for owner in (value.owner for value in chosen.pop().operands):
+                if not isinstance(owner, EdgeOp) or owner in seen:
+                    continue
+                seen[owner] = None
+                if owner.op_name != LINEAR:
+                    chosen.append(owner)
+                elif name := _module(owner):
+                    found[name] = None
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -160,8 +160,8 @@ def _bytes(weight: Any) -> int:
 
 
 def _says_nothing(op: EdgeOp) -> bool:
-    if op.op_name.startswith("quantized_decomposed."):
-        return True
+    if op.op_name.startswith(("quantized_decomposed.", "etir.int")):
+        return True  # What quantizes, and what an earlier recipe has made of a layer.
     moves = op.op_name in MOVES or op.op_name in CHOOSES or op.op_name in CLAMPS or op.op_name == "aten.cat.default"
     type = op.results[0].type if op.results else None
     return moves or not isinstance(type, TensorType) or type.element_type != f32

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from etir.backends.api.conditions import constant, dtypes, not_empty, rank
 from etir.backends.api.patterns import Match, condition
 from etir.backends.api.quantization import WEIGHT, QuantizedRow, in_blocks
+from etir.dialects.experts import EXPERT_LINEAR
 from etir.dialects.quant.ops import Uniform
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ _ROWS_OF = (*_LAYER, rank("weight", 2), in_blocks(BLOCK))
 WEIGHT_ROWS = (
     QuantizedRow(_LINEAR, (), "weight", 0, _ROWS_OF, WEIGHT, 4, BLOCK),
     QuantizedRow(_TABLE, (), "weight", 0, _ROWS_OF, WEIGHT, 4, BLOCK),
+    QuantizedRow(EXPERT_LINEAR, (), "weight", 0, _ROWS_OF, WEIGHT, 4, BLOCK),
     QuantizedRow(_LINEAR, (), "weight", 0, _LAYER, WEIGHT),
+    QuantizedRow(EXPERT_LINEAR, (), "weight", 0, _LAYER, WEIGHT),
     QuantizedRow(_CONVOLUTION, (), "weight", 1, (*_LAYER, scales_by_second_dim), WEIGHT),
     QuantizedRow(_CONVOLUTION, (), "weight", 0, _LAYER, WEIGHT),
     QuantizedRow(_TABLE, (), "weight", 0, _LAYER, WEIGHT),

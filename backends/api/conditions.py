@@ -29,9 +29,9 @@ def is_constant(value: object) -> bool:
 
 
 def _named(match: Match, names: Sequence[str]) -> list[tuple[str, SSAValue]]:
-    """Tensors of the root's arguments ``names``, the ones that are absent left out."""
+    """Tensors of the root's arguments ``names``; those that are absent, or that it does not have, are left out."""
     found: list[tuple[str, SSAValue]] = []
-    for name in names:
+    for name in (name for name in names if name in match.op.SCHEMA.index):
         value = match.arg(name)
         values = value if isinstance(value, tuple) else (value,)
         found += [(name, v) for v in values if isinstance(v, SSAValue) and isinstance(v.type, TensorType)]

@@ -157,12 +157,13 @@ def fixed_image(match: Match) -> str | None:
 
 
 _LAYER = (dtypes("float32"), not_empty(), sums_fit)
+_EXPERTS = (dtypes("float32", of=("input", "weight")), not_empty(), sums_fit)
 _ELEMENTS = (dtypes("float32"), not_empty())
 
 GROUP = 32
 """Numbers of a row that kernels for weights in groups have a scale for, or a multiple of."""
 
-_IN_GROUPS = frozenset({"etir::int4_group_dynamic_linear.out"})
+_IN_GROUPS = frozenset({"etir::int4_group_dynamic_linear.out", "etir::int4_group_dynamic_expert_linear.out"})
 """Kernels whose weights have 4 bits and a scale for each :data:`GROUP` numbers; others have 8 bits and one a row."""
 
 CONDITIONS: dict[str, tuple[Condition, ...]] = {
@@ -193,6 +194,8 @@ CONDITIONS: dict[str, tuple[Condition, ...]] = {
     "cortex_m::softmax.out": (*_ELEMENTS, of_rows, static_shapes(), short_rows),
     "etir::int8_dynamic_linear.out": _LAYER,
     "etir::int4_group_dynamic_linear.out": (*_LAYER, rank("weight", 2), in_blocks(GROUP)),
+    "etir::int8_group_dynamic_expert_linear.out": _EXPERTS,
+    "etir::int4_group_dynamic_expert_linear.out": (*_EXPERTS, in_blocks(GROUP)),
 }
 """By kernel, what has to hold of the operator; one that has none here has no row."""
 

@@ -96,7 +96,7 @@ def _symmetric(x: Array) -> tuple[Array, Array]:
     return np.where(finite, numbers, 0).astype(np.int64), np.where(finite, scale, np.float32(np.nan))[:, 0]
 
 
-def _dynamic(
+def dynamic_linear(
     input: Array,
     weight: Array,
     scales: Array,
@@ -138,7 +138,7 @@ def _dynamic(
     return result.astype(np.float32).reshape(*input.shape[:-1], columns)
 
 
-def _linear(
+def weight_linear(
     input: Array,
     weight: Array,
     scales: Array,
@@ -162,7 +162,7 @@ def int4_group_dynamic_linear(
     bias: Array | None,
     columns: int,
 ) -> Array:
-    return _dynamic(input, weight, scales, minimums, sums, bias, columns, 4)
+    return dynamic_linear(input, weight, scales, minimums, sums, bias, columns, 4)
 
 
 @op("etir.int4_group_dynamic_linear_pair.default", "etir.int4_group_dynamic_linear_triple.default")
@@ -176,7 +176,7 @@ def int4_group_dynamic_linear_several(
 ) -> tuple[Array, ...]:
     none = [None] * len(weights)
     each = zip(weights, scales, minimums or none, sums or none, columns, strict=True)
-    return tuple(_dynamic(input, w, s, low, total, None, n, 4) for w, s, low, total, n in each)
+    return tuple(dynamic_linear(input, w, s, low, total, None, n, 4) for w, s, low, total, n in each)
 
 
 @op("etir.int4_group_dynamic_linear_gated.default")
@@ -211,21 +211,21 @@ def int8_group_dynamic_linear(
     bias: Array | None,
     columns: int,
 ) -> Array:
-    return _dynamic(input, weight, scales, minimums, sums, bias, columns, 8)
+    return dynamic_linear(input, weight, scales, minimums, sums, bias, columns, 8)
 
 
 @op("etir.int4_group_linear.default")
 def int4_group_linear(
     input: Array, weight: Array, scales: Array, minimums: Array | None, bias: Array | None, columns: int
 ) -> Array:
-    return _linear(input, weight, scales, minimums, bias, columns, 4)
+    return weight_linear(input, weight, scales, minimums, bias, columns, 4)
 
 
 @op("etir.int8_group_linear.default")
 def int8_group_linear(
     input: Array, weight: Array, scales: Array, minimums: Array | None, bias: Array | None, columns: int
 ) -> Array:
-    return _linear(input, weight, scales, minimums, bias, columns, 8)
+    return weight_linear(input, weight, scales, minimums, bias, columns, 8)
 
 
 @op("etir.int4_group_embedding.default")

@@ -43,6 +43,7 @@ FAMILIES = (
     "integer",
     "cortex_m",
     "groups",
+    "experts",
     "recurrent",
     "fourier",
     "distance",

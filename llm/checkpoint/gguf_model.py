@@ -107,7 +107,12 @@ def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks],
 
     for weight in place(file, name, architecture, config, shapes):
         if isinstance(weight, Assembled):
-            parts = [numbers_of(tensor, file.raw(tensor)).reshape(tensor.shape) for tensor in weight.tensors]
+            kept = _kept(file, weight)
+            if kept is not None:
+                blocks[weight.name] = _joined(weight, kept)
+                parts = [b.multiplied_out().reshape(t.shape) for b, t in zip(kept, weight.tensors, strict=True)]
+            else:
+                parts = [numbers_of(tensor, file.raw(tensor)).reshape(tensor.shape) for tensor in weight.tensors]
             state[weight.name] = torch.from_numpy(np.array(weight.make(parts), np.float32, order="C"))
             continue
         raw = file.raw(weight.tensor)
@@ -137,3 +142,26 @@ def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks],
     told = ", ".join(f"{count} of {kind}" for kind, count in lost.items())
     remarks = (f"{sum(lost.values())} tensors are not kept as they are in the file ({told})",) if lost else ()
     return model, blocks, remarks
+
+
+def _kept(file: GgufFile, weight: Assembled) -> list[Blocks] | None:
+    """The blocks of the tensors of a weight, where all are of one type that is kept."""
+    kinds = dict.fromkeys(tensor.type for tensor in weight.tensors)
+    if weight.rows is None or len(kinds) != 1 or next(iter(kinds)) not in KEPT:
+        return None
+    raws = [file.raw(tensor) for tensor in weight.tensors]
+    return [blocks_of(t.type, raw.reshape(-1, raw.shape[-1])) for t, raw in zip(weight.tensors, raws, strict=True)]
+
+
+def _joined(weight: Assembled, parts: list[Blocks]) -> Blocks:
+    """The blocks of all experts, the rows of each below those of the one before."""
+    experts = weight.tensors[0].shape[0]
+
+    def rows(arrays: list[np.ndarray]) -> np.ndarray:
+        assert weight.rows is not None
+        whole = weight.rows([array.reshape(experts, -1, array.shape[-1]) for array in arrays])
+        return np.ascontiguousarray(whole.reshape(-1, whole.shape[-1]))
+
+    zeros = [part.zeros for part in parts if part.zeros is not None]
+    integers, scales = rows([part.integers for part in parts]), rows([part.scales for part in parts])
+    return Blocks(parts[0].bits, integers, scales, rows(zeros) if zeros else None)

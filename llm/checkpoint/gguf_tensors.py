@@ -2,8 +2,8 @@
 
 The package ``gguf`` knows what llama.cpp calls a layer of transformers. Most parameters are rows of one tensor, in
 their order or in another one: blocks of integers stay blocks then (:class:`Rows`). Experts, whose gate and up
-transformers keeps in one weight of three dims, and a few small vectors are assembled from numbers
-(:class:`Assembled`).
+transformers keeps in one weight of three dims, and a few small vectors are assembled from several tensors
+(:class:`Assembled`), of which those of experts can stay blocks.
 
 Both ways round nothing may be left over: a parameter without a tensor is E1605, a tensor without a parameter E1603, as
 the file is then of a variant that the row of its architecture does not describe.
@@ -44,11 +44,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Assembled:
-    """A parameter that ``make`` gives of the numbers of tensors, each float32 of its shape."""
+    """A parameter that ``make`` gives of the numbers of tensors, each float32 of its shape. ``rows`` orders rows alone,
+    of blocks as well: the parameter's own, or its columns' where ``make`` exchanges both.
+    """
 
     name: str
     tensors: tuple[TensorInfo, ...]
     make: Callable[[Sequence[np.ndarray]], np.ndarray]
+    rows: Callable[[Sequence[np.ndarray]], np.ndarray] | None = None
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -72,12 +75,14 @@ def _turned(make: Callable[[Sequence[np.ndarray]], np.ndarray]) -> Callable[[Seq
 
 
 _EXPERTS = {
-    "gate_up_proj": (("ffn_gate_exps.weight", "ffn_up_exps.weight"), _joined, _turned(_in_turns)),
+    "gate_up_proj": (("ffn_gate_exps.weight", "ffn_up_exps.weight"), _joined, _in_turns),
     "gate_up_proj_bias": (("ffn_gate_exps.bias", "ffn_up_exps.bias"), _joined, _in_turns),
-    "down_proj": (("ffn_down_exps.weight",), _only, _turned(_only)),
+    "down_proj": (("ffn_down_exps.weight",), _only, _only),
     "down_proj_bias": (("ffn_down_exps.bias",), _only, _only),
 }
-"""Parameters of all experts: the tensors that they are, and how; the last where gate and up are in turns."""
+"""Parameters of all experts: the tensors that they are, and how their rows are ordered; the last where gate and up are
+in turns, and matrices transposed.
+"""
 _NAMES = {"block_sparse_moe.router": "ffn_gate_inp", "self_attn.sinks": "attn_sinks"}
 """Layers by the end of their names in transformers that the package does not know."""
 
@@ -150,9 +155,12 @@ def _assembled(
     block = f"blk.{layer[1]}"
     suffix = parameter.rpartition(".")[2]
     ends: tuple[str, ...]
+    rows: Callable[[Sequence[np.ndarray]], np.ndarray] | None = None
     if ".experts." in parameter and suffix in _EXPERTS:
         ends, together, turns = _EXPERTS[suffix]
-        make = turns if architecture.gates_in_turns else together
+        order = turns if architecture.gates_in_turns else together
+        make = _turned(order) if architecture.gates_in_turns and not suffix.endswith("_bias") else order
+        rows = order
     elif (norm := re.search(r"([qk])_layernorm\.norms\.(\d+)\.weight$", parameter)) is not None:
         ends, head = (f"attn_{norm[1]}_norm.weight",), int(norm[2])
         make = lambda parts: parts[0][head] if head < len(parts[0]) else parts[0][:0]  # noqa: E731
@@ -165,7 +173,7 @@ def _assembled(
     found = tuple(tensor for tensor in tensors if tensor is not None)
     if not lacking and not _gives(make, found, shape):
         lacking = [f"'{tensor.name}', of shape {list(tensor.shape)}," for tensor in found]
-    return (None, " and ".join(lacking)) if lacking else (Assembled(parameter, found, make), "")
+    return (None, " and ".join(lacking)) if lacking else (Assembled(parameter, found, make, rows), "")
 
 
 def _gives(make: Callable[[Sequence[np.ndarray]], np.ndarray], tensors: Sequence[TensorInfo], shape: Shape) -> bool:

@@ -1,6 +1,7 @@
 // Linear layers on integers with a scale for each group of the weight's rows: int4_group_dynamic_linear,
-// int8_group_dynamic_linear, and int4_group_dynamic_linear_pair, _triple and _gated, layers of one input. float32 in
-// and out; the weight is packed (kernels/util/group_weights.h).
+// int8_group_dynamic_linear, and int4_group_dynamic_linear_pair, _triple and _gated, layers of one input; and of rows
+// that have a matrix each, int4_group_dynamic_expert_linear and int8_group_dynamic_expert_linear. float32 in and out;
+// the weight is packed (kernels/util/group_weights.h).
 //
 // The input becomes int8 here, in one of two ways. With `sums`, the sum of each row of the dequantized weight, a row of
 // the input has one scale s and one zero point z, by the formula of choose_qparams_per_token_asymmetric:
@@ -16,6 +17,7 @@
 
 #include "kernels/integer/group_gate.h"
 #include "kernels/integer/group_linear.gen.h"
+#include "kernels/util/group_experts.h"
 
 namespace etir {
 namespace {
@@ -191,6 +193,16 @@ void run_lists(KernelContext& ctx, const Tensor& input, const LayerLists& lists,
   run_layers<4>(ctx, input, layers, count, arg::columns);
 }
 
+/// Each row times the matrix whose number it has.
+template <int kBits>
+void run_experts(KernelContext& ctx, const Tensor& input, const Tensor& numbers, const groups::Experts& experts,
+                 Tensor& out) {
+  groups::for_each_expert<kBits>(ctx, input, numbers, experts, out, [&](const groups::ExpertRun& rows) {
+    const Layer layer = {&rows.weight, &rows.scales, rows.minimums, rows.sums, nullptr, experts.columns, &rows.out};
+    run_layers<kBits>(ctx, rows.input, &layer, 1, experts.position);
+  });
+}
+
 }  // namespace
 
 void int4_group_dynamic_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& scales,
@@ -205,6 +217,20 @@ void int8_group_dynamic_linear_out(KernelContext& ctx, const Tensor& input, cons
                                    Tensor& out) {
   const Layer layer = {&weight, &scales, minimums, sums, bias, columns, &out};
   run_layers<8>(ctx, input, &layer, 1, arguments::int8_group_dynamic_linear_out::columns);
+}
+
+void int4_group_dynamic_expert_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& experts,
+                                          const Tensor& weight, const Tensor& scales, const Tensor* minimums,
+                                          const Tensor* sums, int64_t columns, Tensor& out) {
+  using arg = arguments::int4_group_dynamic_expert_linear_out;
+  run_experts<4>(ctx, input, experts, {&weight, &scales, minimums, sums, columns, arg::columns}, out);
+}
+
+void int8_group_dynamic_expert_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& experts,
+                                          const Tensor& weight, const Tensor& scales, const Tensor* minimums,
+                                          const Tensor* sums, int64_t columns, Tensor& out) {
+  using arg = arguments::int8_group_dynamic_expert_linear_out;
+  run_experts<8>(ctx, input, experts, {&weight, &scales, minimums, sums, columns, arg::columns}, out);
 }
 
 void int4_group_dynamic_linear_pair_out(KernelContext& ctx, const Tensor& input, const TensorList& weights,

@@ -1,5 +1,6 @@
 // Linear layers of float32 with a weight of integers in groups, packed (kernels/util/group_weights.h):
-// int4_group_linear and int8_group_linear. Numbers become float32 while they are read.
+// int4_group_linear and int8_group_linear; and of rows that have a matrix each, int4_group_expert_linear and
+// int8_group_expert_linear. Numbers become float32 while they are read.
 //
 // A few rows of the input are multiplied panel by panel, so that the weight is read once and in order (one row with
 // AVX2: group_row.h, with VNNI: group_row_vnni.h); more rows are a product of matrices whose right one is multiplied
@@ -8,7 +9,7 @@
 #include "kernels/linalg/group_row.h"
 #include "kernels/linalg/group_row_vnni.h"
 #include "kernels/linalg/matmul.h"
-#include "kernels/util/group_weights.h"
+#include "kernels/util/group_experts.h"
 
 #if defined(__x86_64__) && defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
@@ -450,6 +451,16 @@ void group_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
   product.run(ctx);
 }
 
+/// Each row times the matrix whose number it has.
+template <int kBits>
+void expert_linear(KernelContext& ctx, const Tensor& input, const Tensor& numbers, const groups::Experts& experts,
+                   Tensor& out) {
+  groups::for_each_expert<kBits>(ctx, input, numbers, experts, out, [&](const groups::ExpertRun& rows) {
+    group_linear<kBits>(ctx, rows.input, rows.weight, rows.scales, rows.minimums, nullptr, experts.columns,
+                        experts.position, rows.out);
+  });
+}
+
 }  // namespace
 
 void int4_group_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& scales,
@@ -460,6 +471,18 @@ void int4_group_linear_out(KernelContext& ctx, const Tensor& input, const Tensor
 void int8_group_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& scales,
                            const Tensor* minimums, const Tensor* bias, int64_t columns, Tensor& out) {
   group_linear<8>(ctx, input, weight, scales, minimums, bias, columns, arguments::int8_group_linear_out::columns, out);
+}
+
+void int4_group_expert_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& experts, const Tensor& weight,
+                                  const Tensor& scales, const Tensor* minimums, int64_t columns, Tensor& out) {
+  using arg = arguments::int4_group_expert_linear_out;
+  expert_linear<4>(ctx, input, experts, {&weight, &scales, minimums, nullptr, columns, arg::columns}, out);
+}
+
+void int8_group_expert_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& experts, const Tensor& weight,
+                                  const Tensor& scales, const Tensor* minimums, int64_t columns, Tensor& out) {
+  using arg = arguments::int8_group_expert_linear_out;
+  expert_linear<8>(ctx, input, experts, {&weight, &scales, minimums, nullptr, columns, arg::columns}, out);
 }
 
 }  // namespace etir

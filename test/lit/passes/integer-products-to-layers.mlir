@@ -33,7 +33,7 @@ builtin.module {
 
 // -----
 
-// A bias that is added to the result, also behind a view, is the layer's; what else is added is not.
+// A bias that is added to the result, also through a view, is the layer's; what else is added is not.
 // CHECK-LABEL: func.func @bias
 // CHECK: %[[l:.*]] = aten.linear.default(%{{.*}}, %{{.*}}, %b) : (tensor<4x64xf32>, tensor<96x64xf32>, tensor<96xf32>) -> tensor<4x96xf32>
 // CHECK: %[[v:.*]] = aten.view.default(%[[l]], size = [2, 2, 96])
