@@ -1,6 +1,10 @@
 """``tile.winograd_input`` and ``tile.winograd_output``: the transforms of F(2x2, 3x3), with what follows the sums.
 
-A unit is a row of tiles. Vectors go along channels. Tiles that end outside of the image are C of their own, in which
+A unit is a row of tiles: of the sums, or half of the points of an image's. Products go through one point after the
+other, and threads have runs of units: one that has transformed a half multiplies it, and finds it in its cache. Both
+halves read three of the four rows of a tile, as many as all of it would where two rows are in registers.
+
+Vectors go along channels. Tiles that end outside of the image are C of their own, in which
 rows and columns that are not there are 0, or not written. A row of the transformed tile at a time is in registers: the
 four vectors of two rows of the image, or what two rows of the result are so far.
 """
@@ -9,6 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -49,6 +55,8 @@ def _illegal(op: WinogradInputOp | WinogradOutputOp, image: SSAValue, tiles: SSA
     return None
 
 
+Tile = Callable[[Sequence[bool], Sequence[bool], str], list[str]]
+"""What makes the C of a tile for its rows and columns that are there, and lanes of channels."""
 Run = tuple[int, int, tuple[bool, ...]]
 """Tiles along a dim: the first one, how many, and which of the rows (or columns) of each are there."""
 
@@ -75,27 +83,33 @@ def _function(
     operands: Sequence[tuple[str, SSAValue]],
     tiles: SSAValue,
     cpu: Cpu,
-    tile: Callable[[Sequence[bool], Sequence[bool], str], list[str]],
+    parts: Sequence[Tile],
     helpers: Sequence[str] = (),
 ) -> CFunction:
-    """A loop over rows of tiles of a result [..., h, w, channels]. ``operands`` lie as the image does; their names have
-    the address of a tile in what ``tile`` makes for the rows and columns of it that are there, and lanes of channels.
+    """A loop over rows of tiles of a result [..., h, w, channels], all of them once for each of ``parts``. ``operands``
+    lie as the image does; their names have the address of a tile in what a part makes for the rows and columns of it
+    that are there, and lanes of channels.
     """
     *lead, h, w, channels = result
     high, wide = tiles_of(h), tiles_of(w)
     _, each, _ = strides_of(tiles.type)
-    lines = ["for (long unit = begin; unit < end; ++unit) {", f"  const long y = unit % {high};"]
-    lines.append(f"  long left = unit / {high};")
+    count_of_rows = math.prod(lead) * high
+    lines = ["for (long unit = begin; unit < end; ++unit) {"]
+    lines += [
+        f"  const long row = unit % {count_of_rows}, part = unit / {count_of_rows};",
+        f"  const long y = row % {high};",
+    ]
+    lines.append(f"  long left = row / {high};")
     for d in reversed(range(len(lead))):
         lines.append(f"  const long d{d} = left % {lead[d]}; left /= {lead[d]};")
-    lines.append("  (void)left;")
+    lines.append("  (void)left; (void)part;")
 
-    def block(some_rows: Sequence[bool], some_columns: Sequence[bool]) -> list[str]:
+    def block(tile: Tile, some_rows: Sequence[bool], some_columns: Sequence[bool]) -> list[str]:
         """The tile ``x`` of a row, so many rows and columns of which are there."""
         out: list[str] = []
         for number, (name, value) in enumerate(operands):
             if value is tiles:
-                at = f" + (unit * {wide} + x) * {each}"
+                at = f" + (row * {wide} + x) * {each}"
             else:
                 steps = strides_of(value.type)
                 at = "".join(f" + d{d} * {steps[d]}" for d in range(len(lead)) if steps[d])
@@ -110,16 +124,16 @@ def _function(
             out += ["{", f"  const long j = {whole};", *lanes, "}"]
         return out
 
-    for start, count, some_rows in rows:
-        lines.append(f"  if (y >= {start} && y < {start + count}) {{")
+    for part, (start, count, some_rows) in product(range(len(parts)), rows):
+        lines.append(f"  if (part == {part} && y >= {start} && y < {start + count}) {{")
         for first, run, some_columns in columns:
             lines.append(f"    for (long x = {first}; x < {first + run}; ++x) {{")
-            lines += [f"      {line}" for line in block(some_rows, some_columns)]
+            lines += [f"      {line}" for line in block(parts[part], some_rows, some_columns)]
             lines.append("    }")
         lines.append("  }")
     lines.append("}")
-    units = math.prod(lead) * high
-    return CFunction("\n".join(lines), units, max(1, GRAIN // (POINTS * wide * channels)), tuple(helpers))
+    grain = max(1, GRAIN * len(parts) // (POINTS * wide * channels))
+    return CFunction("\n".join(lines), count_of_rows * len(parts), grain, tuple(helpers))
 
 
 def _in(lines: Sequence[str]) -> list[str]:
@@ -149,30 +163,31 @@ class WinogradInput(Template):
         point = strides_of(op.v.type)[0]
         top, _, left, _ = op.borders
 
-        def tile(rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
+        def half(points: Sequence[int], rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
+            """Some rows of the transformed tile."""
+
             def load(y: int, x: int) -> str:
                 at = f"x_ + {(y - top) * row + (x - left) * column} + j"
                 return _load(at, some) if rows[y] and columns[x] else "vset(0.0f)"
 
             lines: list[str] = []
-            # Rows 1 and 2 of B' both read rows 1 and 2 of the image.
-            for outs in ((0,), (1, 2), (3,)):
-                lines.append("{")
-                used = [y for y in range(IN) if any(BT[i][y] for i in outs)]
-                lines += [f"  const vf d{y}{x} = {load(y, x)};" for y in used for x in range(IN)]
-                for i in outs:
-                    for x in range(IN):
-                        value = _sum([(BT[i][y], f"d{y}{x}") for y in range(IN) if BT[i][y]])
-                        lines.append(f"  const vf e{i}{x} = {value};")
-                    for n in range(IN):
-                        value = _sum([(BT[n][x], f"e{i}{x}") for x in range(IN) if BT[n][x]])
-                        lines.append("  " + _store(f"v + {(i * IN + n) * point} + j", value, some))
-                lines.append("}")
+            there: set[int] = set()
+            for i in points:
+                used = [y for y in range(IN) if BT[i][y]]
+                lines += [f"const vf d{y}{x} = {load(y, x)};" for y in used if y not in there for x in range(IN)]
+                there.update(used)
+                for x in range(IN):
+                    value = _sum([(BT[i][y], f"d{y}{x}") for y in range(IN) if BT[i][y]])
+                    lines.append(f"const vf e{i}{x} = {value};")
+                for n in range(IN):
+                    value = _sum([(BT[n][x], f"e{i}{x}") for x in range(IN) if BT[n][x]])
+                    lines.append(_store(f"v + {(i * IN + n) * point} + j", value, some))
             return lines
 
         high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
         runs = _runs(h, -top, IN, high), _runs(w, -left, IN, wide)
-        return _function(op.result, *runs, [("x_", op.x), ("v", op.v)], op.v, cpu, tile)
+        halves = [partial(half, points) for points in (range(IN // 2), range(IN // 2, IN))]
+        return _function(op.result, *runs, [("x_", op.x), ("v", op.v)], op.v, cpu, halves)
 
     def numpy(self, op: WinogradInputOp, operands: Sequence[Any]) -> None:
         import numpy as np
@@ -232,7 +247,7 @@ class WinogradOutput(Template):
         operands = [("m", op.m), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
         *_, h, w, _ = shape_of(op.c)
         runs = _runs(h, 0, OUT, tiles_of(h)), _runs(w, 0, OUT, tiles_of(w))
-        return _function(shape_of(op.c), *runs, operands, op.m, cpu, tile, (body_function(op.body.block),))
+        return _function(shape_of(op.c), *runs, operands, op.m, cpu, [tile], (body_function(op.body.block),))
 
     def numpy(self, op: WinogradOutputOp, operands: Sequence[Any]) -> None:
         import numpy as np
