@@ -109,11 +109,12 @@ struct ThreadPool::State {
     void (*body)(void*, int64_t, int64_t) = nullptr;
     void* context = nullptr;
     int64_t n = 0;
-    int64_t part = 1;
+    int64_t part = 1, longer = 0;  ///< items of a part, and how many parts, the first ones, have one more
 
     void run_part(uint64_t index) const {
-      const int64_t begin = static_cast<int64_t>(index) * part;
-      body(context, begin, std::min(n, begin + part));
+      const auto number = static_cast<int64_t>(index);
+      const int64_t begin = number * part + std::min(number, longer);
+      body(context, begin, std::min(n, begin + part + (number < longer ? 1 : 0)));
     }
   };
   std::vector<Line> lines;
@@ -193,7 +194,7 @@ struct ThreadPool::State {
       Line& line = lines[i];
       line.caller.store(here, std::memory_order_relaxed);
       line.body = what.body, line.context = what.context;
-      line.n = what.n, line.part = what.part;
+      line.n = what.n, line.part = what.part, line.longer = what.longer;
       line.share.store(Share::of(call, first(i), first(i + 1)));
     }
     if (sleeping.load() == 0) return;
@@ -242,24 +243,31 @@ int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()
 
 void ThreadPool::run(int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) {
   if (n <= 0) return;
-  const int64_t parts = kPartsPerThread * threads();
-  const int64_t part = std::max({grain, int64_t{1}, n / parts + (n % parts != 0)});
+  // As many parts for each thread, of the same size but for one item; where there are fewer than threads, as short as
+  // they may be.
+  const int64_t all = threads(), least = std::max(grain, int64_t{1});
+  int64_t count = std::min(kPartsPerThread * all, n / least), part = least, longer = 0;
+  if (count >= all) {
+    count -= count % all;
+    part = n / count, longer = n % count;
+  } else {
+    count = (n - 1) / part + 1;
+  }
   State& state = *state_;
   std::unique_lock<std::mutex> use(state.busy, std::defer_lock);
-  if (part >= n || state.workers.empty() || inside_worker || !use.try_lock()) {
+  if (count == 1 || state.workers.empty() || inside_worker || !use.try_lock()) {
     body(context, 0, n);
     return;
   }
-  const auto count = static_cast<uint64_t>((n - 1) / part + 1);
   State::Line what;
   what.body = body, what.context = context;
-  what.n = n, what.part = part;
-  state.open(count, what);
+  what.n = n, what.part = part, what.longer = longer;
+  state.open(static_cast<uint64_t>(count), what);
   // A body that runs a loop of its own must not wait for the lock that this call holds.
   inside_worker = true;
   const uint64_t own = state.work(0);
   inside_worker = false;
-  state.close(count - own);
+  state.close(static_cast<uint64_t>(count) - own);
 }
 
 ParallelFor ThreadPool::parallel_for() {

@@ -22,12 +22,16 @@ void check(bool condition, const char* what) {
 
 struct Loop {
   std::vector<std::atomic<int>> visits;
-  std::atomic<int64_t> shortest{INT64_MAX};
+  std::atomic<int64_t> shortest{INT64_MAX}, longest{0}, parts{0};
   explicit Loop(int64_t n) : visits(static_cast<size_t>(n)) {}
   static void body(void* context, int64_t begin, int64_t end) {
     Loop& self = *static_cast<Loop*>(context);
     for (int64_t i = begin; i < end; ++i) ++self.visits[static_cast<size_t>(i)];
-    if (end != static_cast<int64_t>(self.visits.size()) && end - begin < self.shortest) self.shortest = end - begin;
+    const int64_t length = end - begin;
+    ++self.parts;
+    for (int64_t seen = self.longest; length > seen && !self.longest.compare_exchange_weak(seen, length);) continue;
+    if (end == static_cast<int64_t>(self.visits.size())) return;
+    for (int64_t seen = self.shortest; length < seen && !self.shortest.compare_exchange_weak(seen, length);) continue;
   }
 };
 
@@ -36,6 +40,9 @@ void covers_once(etir::ThreadPool& pool, int64_t n, int64_t grain) {
   pool.run(n, grain, Loop::body, &loop);
   for (const std::atomic<int>& count : loop.visits) check(count == 1, "an index was not visited once");
   check(loop.shortest >= grain, "a part is shorter than the grain");
+  if (loop.parts <= 1 || n / grain < pool.threads()) return;
+  check(loop.parts % pool.threads() == 0, "threads have parts in equal numbers");
+  check(loop.longest - loop.shortest <= 1, "parts are of the same size but for one item");
 }
 
 /// Each thread begins with its own parts: the caller with the first ones, a worker with those of the second half.
@@ -106,7 +113,7 @@ int main() {
     etir::ThreadPool pool(threads);
     check(pool.threads() == threads, "number of threads");
     check((pool.parallel_for().run != nullptr) == (threads > 1), "one thread needs no pool");
-    for (const int64_t n : {0, 1, 2, 7, 64, 1000}) {
+    for (const int64_t n : {0, 1, 2, 7, 36, 64, 1000}) {
       for (const int64_t grain : {1, 3, 100}) covers_once(pool, n, grain);
     }
     for (int i = 0; i < 2000; ++i) covers_once(pool, 16, 1);
