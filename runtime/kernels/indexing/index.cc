@@ -47,7 +47,7 @@ static bool put_rows(KernelContext& ctx, const TensorList& indices, const Tensor
       std::memmove(to + at[i] * row, from + i * row, static_cast<size_t>(row));
     }
   };
-  apart ? ctx.parallel_for(count, 1 + 131072 / (row + 1), copy) : copy(0, count);
+  apart ? ctx.parallel_for(count, 1 + 32768 / (row + 1), copy) : copy(0, count);
   return true;
 }
 

@@ -288,16 +288,18 @@ class FixedFinisher {
 
 }  // namespace detail
 
-/// Jobs [first, last), which `job` gives, up to one whose weights cannot be fixed-point numbers; returns it, or `last`.
-/// All have as many rows and as long groups. `done` is called for each when its results are there. The registers have
-/// to be whole ones.
-template <typename Job, typename Done>
-ETIR_AMX int64_t multiply_fixed_amx(int64_t first, int64_t last, const Job& job, const Done& done) {
+/// Works on jobs until none is left, or one has weights that cannot be fixed-point numbers: returns its number, or -1.
+/// `next` gives the number of a job, -1 if there is no other, and `job` what is to be done. The next one is asked for
+/// before one is finished. All have as many rows and as long groups. `done` is called for each when its results are
+/// there. The registers have to be whole ones.
+template <typename Next, typename Job, typename Done>
+ETIR_AMX int64_t multiply_fixed_amx(const Next& next_job, const Job& job, const Done& done) {
   detail::FixedPart parts[2];
   alignas(64) detail::FixedSums sums[2];
   detail::FixedUnits units, next_units;
   FixedJob now, next;
-  if (first >= last || (now = job(first), !detail::find_units(*now.weights, now.panel, &units))) return first;
+  int64_t index = next_job(), failed = -1;
+  if (index < 0 || (now = job(index), !detail::find_units(*now.weights, now.panel, &units))) return index;
   const int64_t depth = now.weights->depth, count = (depth + kFixedDepthAmx - 1) / kFixedDepthAmx;
   const int64_t length = (depth + count * kTileBytes - 1) / (count * kTileBytes) * kTileBytes;
   const auto part_end = [&](int64_t begin) { return std::min(depth, begin + length); };
@@ -310,20 +312,20 @@ ETIR_AMX int64_t multiply_fixed_amx(int64_t first, int64_t last, const Job& job,
     if (finishing >= 0) done(finishing);
     finishing = -1;
   };
-  for (int64_t index = first, begin = 0, turn = 0, side = 0; index < last; turn ^= 1) {
+  for (int64_t begin = 0, turn = 0, side = 0; index >= 0; turn ^= 1) {
     const int64_t end = part_end(begin);
     const int steps = static_cast<int>((end - begin + kTileBytes - 1) / kTileBytes);
     // What is multiplied after this part.
     int64_t next_index = index, next_begin = end;
     next = now, next_units = units;
     if (end == depth) {
-      next_begin = 0, ++next_index;
-      if (next_index < last && (next = job(next_index), !detail::find_units(*next.weights, next.panel, &next_units))) {
-        last = next_index;
+      next_begin = 0, next_index = next_job();
+      if (next_index >= 0 && (next = job(next_index), !detail::find_units(*next.weights, next.panel, &next_units))) {
+        failed = next_index, next_index = -1;
       }
     }
     detail::FixedUnpacker unpacker;
-    if (next_index < last) {
+    if (next_index >= 0) {
       unpacker = detail::FixedUnpacker(*next.weights, next.panel, next_begin, part_end(next_begin), next_units,
                                        &parts[turn ^ 1]);
     }
@@ -347,7 +349,7 @@ ETIR_AMX int64_t multiply_fixed_amx(int64_t first, int64_t last, const Job& job,
     index = next_index, begin = next_begin, now = next, units = next_units;
   }
   finish();
-  return last;
+  return failed;
 }
 
 }  // namespace etir::integer

@@ -76,17 +76,26 @@ struct GatedProduct {
   GateFunction function;
 
   void run(KernelContext& ctx) const {
-    const int64_t rows = gate.left.rows;
+    const int64_t rows = gate.left.rows, panels = gate.weights.panels();
     for (int64_t begin = 0; begin < rows; begin += kGatedRows) {
       const int64_t end = std::min(rows, begin + kGatedRows);
-      ctx.parallel_for(gate.weights.panels(), 1,
-                       [&](int64_t first, int64_t last) { multiply(begin, end, first, last); });
+#if ETIR_INT8_AMX
+      if (gate.left.amx) {
+        Tasks tasks(panels);
+        for_each_thread(ctx, [&] { multiply(begin, end, [&] { return tasks.take(); }); });
+        continue;
+      }
+#endif
+      ctx.parallel_for(panels, 1, [&](int64_t first, int64_t last) {
+        multiply(begin, end, [&] { return first < last ? first++ : -1; });
+      });
     }
   }
 
  private:
-  /// Rows [begin, end), at most kGatedRows, times panels [first, last).
-  void multiply(int64_t begin, int64_t end, int64_t first, int64_t last) const {
+  /// Rows [begin, end), at most kGatedRows, times the panels that `next` gives, -1 after the last.
+  template <typename Next>
+  void multiply(int64_t begin, int64_t end, const Next& next) const {
     alignas(64) float results[kGatedRows * kPanel];
     const auto combine = [&](int64_t panel) {
       const int64_t column = panel * kPanel;
@@ -95,9 +104,14 @@ struct GatedProduct {
     };
     GroupProduct<kBits> beside = other;
     beside.out = results, beside.row_size = kPanel, beside.first_row = begin;
+    const auto multiply_panel = [&](int64_t panel) {
+      gate.multiply_rows(begin, end, panel);
+      beside.first_column = panel * kPanel;
+      beside.multiply_rows(begin, end, panel);
+      combine(panel);
+    };
 #if ETIR_INT8_AMX
     if (gate.left.fixed) {
-      const TileRegisters registers;
       const FixedRowsAmx of_gate = gate.fixed_rows(begin, end), of_other = beside.fixed_rows(begin, end);
       // The layers take turns.
       const auto job = [&](int64_t index) -> FixedJob {
@@ -108,15 +122,26 @@ struct GatedProduct {
       const auto done = [&](int64_t index) {
         if (index % 2 != 0) combine(index / 2);
       };
-      first = multiply_fixed_amx(2 * first, 2 * last, job, done) / 2;
+      int64_t of_panel = -1;  // the second job of a panel
+      const auto next_job = [&]() -> int64_t {
+        if (of_panel >= 0) return std::exchange(of_panel, -1);
+        const int64_t panel = next();
+        if (panel >= 0) of_panel = 2 * panel + 1;
+        return panel < 0 ? -1 : 2 * panel;
+      };
+      for (;;) {
+        int64_t failed;
+        {
+          const TileRegisters registers;
+          failed = multiply_fixed_amx(next_job, job, done);
+        }
+        if (failed < 0) return;
+        of_panel = -1;
+        multiply_panel(failed / 2);
+      }
     }
 #endif
-    for (int64_t p = first; p < last; ++p) {
-      gate.multiply_rows(begin, end, p, p + 1);
-      beside.first_column = p * kPanel;
-      beside.multiply_rows(begin, end, p, p + 1);
-      combine(p);
-    }
+    for (int64_t p = next(); p >= 0; p = next()) multiply_panel(p);
   }
 };
 

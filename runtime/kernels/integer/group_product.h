@@ -2,9 +2,12 @@
 // after the other with whatever the processor has.
 #pragma once
 
+#include <utility>
+
 #include "kernels/integer/group_fixed_amx.h"
 #include "kernels/integer/group_tile.h"
 #include "kernels/integer/row_scale.h"
+#include "kernels/util/tasks.h"
 
 namespace etir::integer {
 
@@ -204,28 +207,40 @@ struct GroupProduct {
             row_size};
   }
 
-  /// The same with AMX.
-  void multiply_amx(int64_t begin, int64_t end, int64_t first, int64_t last) const {
-    if (left.fixed) {
-      const TileRegisters registers;
-      const FixedRowsAmx rows = fixed_rows(begin, end);
-      first = multiply_fixed_amx(
-          first, last, [&](int64_t p) { return FixedJob{&rows, &weights, p, place(begin, p * kPanel)}; },
-          [](int64_t) {});
+  /// Rows [begin, end) times the panels that `next` gives, -1 after the last, with AMX.
+  template <typename Next>
+  void multiply_amx(int64_t begin, int64_t end, const Next& next) const {
+    if (!left.fixed) {
+      const TileRegisters registers(tile_depth_amx(weights.group()) / kQuad);
+      for (int64_t p = next(); p >= 0; p = next()) multiply_panel(begin, end, p);
+      return;
     }
+    const FixedRowsAmx rows = fixed_rows(begin, end);
+    const auto job = [&](int64_t p) { return FixedJob{&rows, &weights, p, place(begin, p * kPanel)}; };
+    for (;;) {
+      int64_t failed;
+      {
+        const TileRegisters registers;
+        failed = multiply_fixed_amx(next, job, [](int64_t) {});
+      }
+      if (failed < 0) return;
+      const TileRegisters registers(tile_depth_amx(weights.group()) / kQuad);
+      multiply_panel(begin, end, failed);
+    }
+  }
+
+  /// Rows [begin, end) times a panel with AMX, group by group.
+  void multiply_panel(int64_t begin, int64_t end, int64_t panel) const {
     alignas(64) float acc[kStripRowsAmx * kPanel];
     alignas(64) int32_t sums[kStripRowsAmx * kPanel];
-    const TileRegisters registers(tile_depth_amx(weights.group()) / kQuad);
-    for (int64_t p = first; p < last; ++p) {
-      for (int64_t strip = begin; strip < end; strip += kStripRowsAmx) {
-        const int64_t rows = std::min<int64_t>(end - strip, kStripRowsAmx), at = strip * left.groups;
-        const int64_t whole = whole_registers_amx(rows);
-        const GroupTileAmx x = {left.numbers + strip * left.stride, left.stride,
-                                left.sums == nullptr ? nullptr : left.sums + at,
-                                left.scales == nullptr ? nullptr : left.scales + at, left.groups};
-        multiply_panel_amx<kBits>(x, whole, weights, p, sums, acc);
-        for (int64_t r = 0; r < rows; ++r) store(left, strip + r, p * kPanel, acc + r * kPanel);
-      }
+    for (int64_t strip = begin; strip < end; strip += kStripRowsAmx) {
+      const int64_t rows = std::min<int64_t>(end - strip, kStripRowsAmx), at = strip * left.groups;
+      const int64_t whole = whole_registers_amx(rows);
+      const GroupTileAmx x = {left.numbers + strip * left.stride, left.stride,
+                              left.sums == nullptr ? nullptr : left.sums + at,
+                              left.scales == nullptr ? nullptr : left.scales + at, left.groups};
+      multiply_panel_amx<kBits>(x, whole, weights, panel, sums, acc);
+      for (int64_t r = 0; r < rows; ++r) store(left, strip + r, panel * kPanel, acc + r * kPanel);
     }
   }
 #endif
@@ -246,12 +261,15 @@ struct GroupProduct {
 
   int64_t panel_bytes() const { return std::max<int64_t>(1, left.depth * kPanel * kBits / 8); }
 
-  /// The same with whatever the processor has.
-  void multiply_rows(int64_t begin, int64_t end, int64_t first, int64_t last) const {
+  /// Rows [begin, end), which begin with a tile, times a panel, with whatever the processor has.
+  void multiply_rows(int64_t begin, int64_t end, int64_t panel) const {
 #if ETIR_INT8_AMX
-    if (left.amx) return multiply_amx(begin, end, first, last);
+    if (left.amx) {
+      int64_t next = panel;
+      return multiply_amx(begin, end, [&] { return std::exchange(next, -1); });
+    }
 #endif
-    multiply(begin, end, first, last);
+    multiply(begin, end, panel, panel + 1);
   }
 
   /// The product of more than one row.
@@ -263,7 +281,14 @@ struct GroupProduct {
     const int64_t grain = left.rows >= 16 ? 1 : grain_of(ctx, panels, panel_bytes());
     for (int64_t begin = 0; begin < left.rows; begin += strip) {
       const int64_t end = std::min(left.rows, begin + strip);
-      ctx.parallel_for(panels, grain, [&](int64_t first, int64_t last) { multiply_rows(begin, end, first, last); });
+#if ETIR_INT8_AMX
+      if (left.amx) {
+        Tasks tasks(panels);
+        for_each_thread(ctx, [&] { multiply_amx(begin, end, [&] { return tasks.take(); }); });
+        continue;
+      }
+#endif
+      ctx.parallel_for(panels, grain, [&](int64_t first, int64_t last) { multiply(begin, end, first, last); });
     }
   }
 };

@@ -16,6 +16,7 @@
 
 #include "kernels/llm/attention_lanes.h"
 #include "kernels/llm/attention_panel.h"
+#include "kernels/util/tasks.h"
 
 // Buffers are on the stack, and some C libraries give threads little of that.
 #if ETIR_TILES && defined(__GLIBC__) && ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
@@ -426,8 +427,9 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
   const int64_t strips = (share + kStrip - 1) / kStrip;
   const int64_t some = max64(min64(strips * kStrip, room) / heads, 1);
   const int64_t blocks = (task.query.positions + some - 1) / some;
-  ctx.parallel_for(others * blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t index = begin; index < end; ++index) {
+  Tasks tasks(others * blocks);
+  for_each_thread(ctx, [&] {
+    for (int64_t index = tasks.take(); index >= 0; index = tasks.take()) {
       const int64_t other = index / blocks, group = other % groups;
       QueryRows rows;
       rows.batch = other / groups / task.key.heads;

@@ -142,17 +142,32 @@ def test_dynamic(variant: str, kernels: Kernels, bits: int, shape: tuple[int, in
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e30, 1e-30])
-def test_many_rows_of_weights_that_have_no_fixed_point(kernels: Kernels, value: float) -> None:
-    """Of a panel whose weights are not finite, too large or too small, and of those after it, the oracle's bits."""
+@pytest.mark.parametrize("panel", [0, 1, 3])
+def test_many_rows_of_weights_that_have_no_fixed_point(kernels: Kernels, value: float, panel: int) -> None:
+    """Of a panel whose weights are not finite, too large or too small the oracle's bits; no other panel is changed."""
     layer = Layer(4, 50, 96, 3, low=True, dtype=np.float32)
     x = layer.rows(70, 96)
     weight, scales, minimums = layer.arguments
+    own = slice(16 * panel, 16 * panel + 16)
+    name, more = "int4_group_dynamic_linear", [layer.sums, None, 50]
+    expected, _ = call(kernels, name, [x, weight, scales, minimums, *more])
+    gates = [[tensor(a), tensor(a)] for a in (weight, scales, minimums, layer.sums)]
+    gated_name, like = "etir::int4_group_dynamic_linear_gated.out", [torch.zeros(70, 50)]
+    (gated,) = kernels.call(gated_name, [tensor(x), *gates, 50, "silu"], like)
     for chosen in ((0, 1),) if value == 1e-30 else ((0,), (1,)):
         factors = [scales.copy(), minimums.copy()]
         for i in chosen:
-            factors[i][1] = value
-        found, wanted = call(kernels, "int4_group_dynamic_linear", [x, weight, *factors, layer.sums, None, 50])
-        np.testing.assert_array_equal(found[:, 16:], wanted[:, 16:])
+            factors[i].reshape(-1, 3, 16)[panel] = value
+        found, wanted = call(kernels, name, [x, weight, *factors, *more])
+        np.testing.assert_array_equal(found[:, own], wanted[:, own])
+        np.testing.assert_array_equal(np.delete(found, own, 1), np.delete(expected, own, 1))
+        for spoiled in (0, 1):
+            for i in (0, 1):
+                gates[1 + i][spoiled] = tensor(factors[i])
+            (other,) = kernels.call(gated_name, [tensor(x), *gates, 50, "silu"], like)
+            for i in (0, 1):
+                gates[1 + i][spoiled] = tensor((scales, minimums)[i])
+            np.testing.assert_array_equal(np.delete(other.numpy(), own, 1), np.delete(gated.numpy(), own, 1))
 
 
 @pytest.mark.parametrize("low", [False, True])
