@@ -11,7 +11,9 @@
 Each engine is a process of its own (``language_peers``) that stays loaded; they are asked in turns, one at a time, and
 who comes first moves on by one. All get the same tokens, their own defaults and the same number of threads, and write
 down the token that follows a prompt: one that differs shows who computes something else. A turn of an engine is each
-prompt once, and some tokens after it, of which the fastest eight in a row count: a busy machine only adds.
+prompt once, and some tokens after it, of which the fastest eight in a row count: a busy machine only adds. Before the
+first turn each is asked for the longest prompt: an engine that takes the memory of its cache when it needs it waits for
+the system then, in a virtual machine for longer than a half of what the prompt takes.
 
 In the same turns ``language_peers/memory.py`` reads the bytes of the file and does nothing else, with as many threads
 and the access pattern of the products of one row: what a token could take at least, since it needs all weights once.
@@ -132,6 +134,8 @@ def measure(workers: Sequence[Worker], prompts: Sequence[int], tokens: int, turn
     table: Table = {(worker.kind, worker.threads): Figures() for worker in workers}
     begin = time.perf_counter()
     longest = 0.0
+    for worker in workers:
+        worker.ask(max(prompts), tokens)
     for turn in range(turns):
         start = time.perf_counter()
         if turn > 0 and start + longest > begin + seconds:
