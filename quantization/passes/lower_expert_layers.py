@@ -34,7 +34,7 @@ from xdsl.ir import SSAValue
 from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
 from etir.dialects.declarations import declare_schemas
-from etir.dialects.dtypes import f32
+from etir.dialects.dtypes import f32, i32
 from etir.dialects.edge.base import PREFIX, EdgeOp
 from etir.dialects.et.layout import is_contiguous, tensor_of
 from etir.dialects.experts import EXPERT_LINEAR
@@ -105,9 +105,13 @@ class _Layer(Pattern):
             return None
         whole = _whole_panels(weight, columns)
         packed = packed_groups(whole.numbers, whole.scales, whole.minimums, whole.bits)
+        numbers = cast(SSAValue, op.arg("experts"))
+        if there is None:
+            # Kernels of this family have wider vectors for calls without integers of 64 bits alone (`--limit linalg`).
+            numbers = Builder(rewriter, "edge").cast(numbers, i32)
         arguments: dict[str, Any] = {
             "input": source,
-            "experts": op.arg("experts"),
+            "experts": numbers,
             "weight": packed.weight,
             "scales": packed.scales,
             "minimums": packed.minimums,
