@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from etir.backends.api.interface import Artifact, NamedBlob, Outlined
 from etir.backends.api.memory import PlansOnly
@@ -46,6 +47,7 @@ from etir.backends.native.tune import Tuner, tuner
 from etir.backends.native.workspace import Planned, needs_of, plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
+from etir.dialects.et import program
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.et.workspace import memory_digest, memory_specs
 from etir.dialects.text import source_location
@@ -345,7 +347,14 @@ def kernels_of(outlined: Outlined) -> LoweredFunction:
 
 def for_kernels(outlined: Outlined) -> Outlined:
     """A copy of the function and its module in edge operators, whose weights are left to the delegate around it."""
-    module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if op is not outlined.func])
+    # A program may have hundreds of delegates, and each of them is lowered: what it does not name is not copied.
+    named = {
+        reference.root_reference.data
+        for op in outlined.func.walk()
+        for reference in (*op.properties.values(), *op.attributes.values())
+        if isinstance(reference, SymbolRefAttr)
+    }
+    module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if _is_read(op, named)])
     func = outlined.func.clone()
     func.location = outlined.func.location
     ungroup(func)
@@ -362,3 +371,10 @@ def for_kernels(outlined: Outlined) -> Outlined:
             weight = symbols[op.symbol.root_reference.data]
             weight.attributes |= {"external": StringAttr("native"), "fqn": op.symbol.root_reference}
     return Outlined(outlined.ctx, module, func, symbols)
+
+
+def _is_read(op: Operation, named: AbstractSet[str]) -> bool:
+    """Whether a function that names these symbols reads an operation of its module; dims have no place that does."""
+    if isinstance(op, FuncOp):
+        return False
+    return not isinstance(op, program.WeightOp | program.StateOp) or op.sym_name.data in named
