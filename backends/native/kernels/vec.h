@@ -10,7 +10,34 @@
 
 #include <stdint.h>
 #if defined(__SSE2__)
+// Clang knows the instructions by names of its own; its immintrin.h takes it longer than the code of a small network.
+#if defined(__clang__)
+#if ETIR_VW == 16 && defined(__AVX512F__)
+#if __has_builtin(__builtin_ia32_maxps512) && __has_builtin(__builtin_ia32_minps512) &&                \
+    __has_builtin(__builtin_ia32_scalefps512_mask) && __has_builtin(__builtin_ia32_loadups512_mask) && \
+    __has_builtin(__builtin_ia32_storeups512_mask)
+#define ETIR_BUILTINS 1
+#define ETIR_MAX(x, y) __builtin_ia32_maxps512(x, y, 4)
+#define ETIR_MIN(x, y) __builtin_ia32_minps512(x, y, 4)
+#endif
+#elif ETIR_VW == 8 && defined(__AVX2__)
+#if __has_builtin(__builtin_ia32_maxps256) && __has_builtin(__builtin_ia32_minps256) && \
+    __has_builtin(__builtin_ia32_maskloadps256) && __has_builtin(__builtin_ia32_maskstoreps256)
+#define ETIR_BUILTINS 1
+#define ETIR_MAX(x, y) __builtin_ia32_maxps256(x, y)
+#define ETIR_MIN(x, y) __builtin_ia32_minps256(x, y)
+#endif
+#elif ETIR_VW == 4
+#if __has_builtin(__builtin_ia32_maxps) && __has_builtin(__builtin_ia32_minps)
+#define ETIR_BUILTINS 1
+#define ETIR_MAX(x, y) __builtin_ia32_maxps(x, y)
+#define ETIR_MIN(x, y) __builtin_ia32_minps(x, y)
+#endif
+#endif
+#endif
+#if !defined(ETIR_BUILTINS)
 #include <immintrin.h>
+#endif
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
 #elif defined(__ARM_FEATURE_MVE) && __ARM_FEATURE_MVE >= 2
@@ -128,7 +155,11 @@ ETIR_INLINE void vscatter(float* to, long stride, vf x, long count) { (void)stri
 #else
 // The first `count` floats; the others are 0 and not written.
 ETIR_INLINE vf vload_some(const float* from, long count) {
-#if ETIR_VW == 16 && defined(__AVX512F__)
+#if ETIR_VW == 16 && defined(ETIR_BUILTINS)
+  return __builtin_ia32_loadups512_mask(from, (vf){0}, (uint16_t)((1u << count) - 1));
+#elif ETIR_VW == 8 && defined(ETIR_BUILTINS)
+  return __builtin_ia32_maskloadps256((const vf*)from, vfirst(count));
+#elif ETIR_VW == 16 && defined(__AVX512F__)
   return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
 #elif ETIR_VW == 8 && defined(__AVX2__)
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -142,7 +173,11 @@ ETIR_INLINE vf vload_some(const float* from, long count) {
 #endif
 }
 ETIR_INLINE void vstore_some(float* to, vf x, long count) {
-#if ETIR_VW == 16 && defined(__AVX512F__)
+#if ETIR_VW == 16 && defined(ETIR_BUILTINS)
+  __builtin_ia32_storeups512_mask(to, x, (uint16_t)((1u << count) - 1));
+#elif ETIR_VW == 8 && defined(ETIR_BUILTINS)
+  __builtin_ia32_maskstoreps256((vf*)to, vfirst(count), x);
+#elif ETIR_VW == 16 && defined(__AVX512F__)
   _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)x);
 #elif ETIR_VW == 8 && defined(__AVX2__)
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -172,7 +207,9 @@ ETIR_INLINE void vscatter(float* to, long stride, vf x, long count) {
 
 // `bound` is no NaN; x may be one, and then is the result.
 ETIR_INLINE vf vmax_bound(vf bound, vf x) {
-#if ETIR_VW == 16 && defined(__AVX512F__)
+#if defined(ETIR_BUILTINS)
+  return ETIR_MAX(bound, x);
+#elif ETIR_VW == 16 && defined(__AVX512F__)
   return (vf)_mm512_max_ps((__m512)bound, (__m512)x);
 #elif ETIR_VW == 8 && defined(__AVX2__)
   return (vf)_mm256_max_ps((__m256)bound, (__m256)x);
@@ -185,7 +222,9 @@ ETIR_INLINE vf vmax_bound(vf bound, vf x) {
 #endif
 }
 ETIR_INLINE vf vmin_bound(vf bound, vf x) {
-#if ETIR_VW == 16 && defined(__AVX512F__)
+#if defined(ETIR_BUILTINS)
+  return ETIR_MIN(bound, x);
+#elif ETIR_VW == 16 && defined(__AVX512F__)
   return (vf)_mm512_min_ps((__m512)bound, (__m512)x);
 #elif ETIR_VW == 8 && defined(__AVX2__)
   return (vf)_mm256_min_ps((__m256)bound, (__m256)x);
@@ -206,7 +245,9 @@ ETIR_INLINE vf vsign_of(vf magnitude, vf sign) {
 }
 
 ETIR_INLINE vf vsqrt(vf x) {
-#if ETIR_VW == 16 && defined(__AVX512F__)
+#if defined(ETIR_BUILTINS) && defined(ETIR_ELEMENTWISE_SQRT)
+  return __builtin_elementwise_sqrt(x);
+#elif ETIR_VW == 16 && defined(__AVX512F__)
   return (vf)_mm512_sqrt_ps((__m512)x);
 #elif ETIR_VW == 8 && defined(__AVX2__)
   return (vf)_mm256_sqrt_ps((__m256)x);
@@ -251,7 +292,10 @@ ETIR_INLINE float vlargest(vf x) {
 // x 2^n for -252 <= n <= 254, which `whole` is as floats: in two factors where no instruction does it, so that results
 // below the normal numbers and infinity come out.
 ETIR_INLINE vf vscale(vf x, vf whole, vi n) {
-#if ETIR_VW == 16 && defined(__AVX512F__)
+#if ETIR_VW == 16 && defined(ETIR_BUILTINS)
+  (void)n;
+  return __builtin_ia32_scalefps512_mask(x, whole, (vf){0}, (uint16_t)-1, 4);
+#elif ETIR_VW == 16 && defined(__AVX512F__)
   (void)n;
   return (vf)_mm512_scalef_ps((__m512)x, (__m512)whole);
 #else
