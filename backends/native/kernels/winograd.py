@@ -37,6 +37,8 @@ from etir.backends.native.winograd import (
 
 GRAIN = 8192
 """Floats of a result that are worth a thread."""
+MOST_ZEROS = 8192
+"""Floats of zeros that a thread has on its stack in the place of rows that are not there."""
 
 
 def _sum(terms: Sequence[tuple[int, str]]) -> str:
@@ -85,16 +87,20 @@ def _function(
     cpu: Cpu,
     parts: Sequence[Tile],
     helpers: Sequence[str] = (),
+    *,
+    first: Sequence[str] = (),
+    at_tile: Sequence[str] = (),
 ) -> CFunction:
     """A loop over rows of tiles of a result [..., h, w, channels], all of them once for each of ``parts``. ``operands``
     lie as the image does; their names have the address of a tile in what a part makes for the rows and columns of it
-    that are there, and lanes of channels.
+    that are there, and lanes of channels. ``first`` are statements before everything, ``at_tile`` those at the start of
+    each tile.
     """
     *lead, h, w, channels = result
     high, wide = tiles_of(h), tiles_of(w)
     _, each, _ = strides_of(tiles.type)
     count_of_rows = math.prod(lead) * high
-    lines = ["for (long unit = begin; unit < end; ++unit) {"]
+    lines = [*first, "for (long unit = begin; unit < end; ++unit) {"]
     lines += [
         f"  const long row = unit % {count_of_rows}, part = unit / {count_of_rows};",
         f"  const long y = row % {high};",
@@ -115,6 +121,7 @@ def _function(
                 at = "".join(f" + d{d} * {steps[d]}" for d in range(len(lead)) if steps[d])
                 at += f" + y * {OUT * steps[-3]} + x * {OUT * steps[-2]}"
             out.append(f"float* const {name} = p{number}{at};")
+        out += at_tile
         whole = channels // cpu.vector * cpu.vector
         if whole:
             lanes = _in(tile(some_rows, some_columns, ""))
@@ -126,8 +133,8 @@ def _function(
 
     for part, (start, count, some_rows) in product(range(len(parts)), rows):
         lines.append(f"  if (part == {part} && y >= {start} && y < {start + count}) {{")
-        for first, run, some_columns in columns:
-            lines.append(f"    for (long x = {first}; x < {first + run}; ++x) {{")
+        for begin, run, some_columns in columns:
+            lines.append(f"    for (long x = {begin}; x < {begin + run}; ++x) {{")
             lines += [f"      {line}" for line in block(parts[part], some_rows, some_columns)]
             lines.append("    }")
         lines.append("  }")
@@ -158,16 +165,38 @@ class WinogradInput(Template):
         return _illegal(op, op.x, op.v)
 
     def c(self, op: WinogradInputOp, cpu: Cpu) -> CFunction:
-        *_, h, w, _ = shape_of(op.x)
+        *_, h, w, channels = shape_of(op.x)
         row, column, _ = strides_of(op.x.type)[-3:]
         point = strides_of(op.v.type)[0]
         top, _, left, _ = op.borders
+        high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
+        rows, columns = _runs(h, -top, IN, high), _runs(w, -left, IN, wide)
+        # Tiles that lack rows read zeros in their place: code for each of the borders, and corners, is three times as
+        # long. Columns that lack are not read, since tiles of small images have few others.
+        zeros = (IN - 1) * column + -(-channels // cpu.vector) * cpu.vector
+        is_one = len(rows) > 1 and zeros <= MOST_ZEROS
+        first: list[str] = []
+        at_tile: list[str] = []
+        if is_one:
+            first += [
+                f"float zeros[{zeros}];",
+                f"for (long i = 0; i + {cpu.vector} <= {zeros}; i += {cpu.vector}) vstore(zeros + i, vset(0.0f));",
+            ]
+            if zeros % cpu.vector:
+                first.append(f"vstore(zeros + {zeros - cpu.vector}, vset(0.0f));")
+            for y in range(IN):
+                there = f"(unsigned long)(y * {OUT} + {y - top}) < {h}"
+                at = f"x_ + {(y - top) * row}"
+                at_tile.append(f"const float* const x{y} = {there} ? {at} : zeros + {left * column};")
+            rows = [(0, high, (True,) * IN)]
 
         def half(points: Sequence[int], rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
             """Some rows of the transformed tile."""
 
             def load(y: int, x: int) -> str:
                 at = f"x_ + {(y - top) * row + (x - left) * column} + j"
+                if is_one:
+                    at = f"x{y} + {(x - left) * column} + j"
                 return _load(at, some) if rows[y] and columns[x] else "vset(0.0f)"
 
             lines: list[str] = []
@@ -184,10 +213,9 @@ class WinogradInput(Template):
                     lines.append(_store(f"v + {(i * IN + n) * point} + j", value, some))
             return lines
 
-        high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
-        runs = _runs(h, -top, IN, high), _runs(w, -left, IN, wide)
         halves = [partial(half, points) for points in (range(IN // 2), range(IN // 2, IN))]
-        return _function(op.result, *runs, [("x_", op.x), ("v", op.v)], op.v, cpu, halves)
+        operands = [("x_", op.x), ("v", op.v)]
+        return _function(op.result, rows, columns, operands, op.v, cpu, halves, first=first, at_tile=at_tile)
 
     def numpy(self, op: WinogradInputOp, operands: Sequence[Any]) -> None:
         import numpy as np
