@@ -12,13 +12,13 @@ The text includes ``vec.h``, so that it is one file that any C compiler takes, a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1164
@@ -29,12 +29,13 @@ from etir.backends.native.packing import count_of
 from etir.backends.native.placing import entry_lines, table_text
 from etir.backends.native.print_sizes import SizeTable, given_sizes, is_dynamic
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, bytes_of
+from etir.backends.native.users import base_of
 from etir.backends.native.view import view_of
 from etir.dialects.text import source_location
 
 PARALLEL = """\
-static void etir_parallel(const struct etir_native_call* call, int64_t count, int64_t grain,
-                          void (*part)(void* given, int64_t begin, int64_t end), void* given) {
+ETIR_NOINLINE void etir_parallel(const struct etir_native_call* call, int64_t count, int64_t grain,
+                                 void (*part)(void* given, int64_t begin, int64_t end), void* given) {
   if (call->run == 0) {
     part(given, 0, count);
   } else {
@@ -98,9 +99,14 @@ class _Printer:
         self.places: list[int] = []
         self.weights = weights_of(func)
         self.functions: dict[str, str] = {}
+        self.made: dict[Hashable, tuple[str, bool]] = {}
+        """The function of an operation, and whether it is given sizes, by what its text depends on."""
         self.helpers: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         self.texts: list[str] = []
+        self.shared_out: dict[str, str] = {}
+        """How each function is shared out among threads, by its name."""
+        self.called: dict[str, int] = {}
         self.address: dict[SSAValue, str] = {}
         self.arena_bytes = 0
         self.sizes = SizeTable(func, given_sizes(func, outputs_of(func))) if is_dynamic(func) else None
@@ -132,11 +138,12 @@ class _Printer:
                 calls.append(self._call(op))
             else:
                 assert isinstance(op, ReturnOp), op.name
+        most = max((len(op.operands) + 1 for op in block.ops if isinstance(op, TemplateOp)), default=1)
         extents = {
             name: count_of(op) for name, op in zip(self.arrays or (), self.weights, strict=self.arrays is not None)
         }
         prologue = f"#define ETIR_VW {self.cpu.vector}\n{header()}\n{call_text()}"
-        calls = [self._with_sizes(call) for call in calls]
+        calls = [f"void* args[{most}];", *map(self._with_sizes, calls)]
         sizes = [] if self.sizes is None else self.sizes.entry()
         helpers = [] if self.sizes is None else self.sizes.helpers()
         text = "\n".join(
@@ -146,6 +153,7 @@ class _Printer:
                 *helpers,
                 *([table_text(len(self.places))] if self.places else []),
                 *self.texts,
+                *(f"{self._linkage(name)} void {text}" for name, text in self.shared_out.items()),
                 f'__attribute__((visibility("default"))) int32_t {entry}(const struct etir_native_call* call) {{',
                 *(f"  {line}" for line in ((*entry_lines(), *sizes, *calls) if self.places else (*sizes, *calls))),
                 "  return 0;",
@@ -159,11 +167,22 @@ class _Printer:
         template = template_of(op)
         if (reason := template.illegal(op, self.cpu)) is not None:
             raise E1164.error(f"{op.name} on {self.cpu.name}: {reason}", source_location(op.location))
-        function = template.c(op, self.cpu)
-        name = self._function(template.name, function, len(op.operands))
-        operands = ", ".join(f"(void*){self.address[v]}" for v in op.operands)
-        operands += ", (void*)sizes" if uses_sizes(function) else ""
-        return f"{name}(call, (void* []){{{operands}}});"
+        key = _signature(op)
+        if key not in self.made:
+            function = template.c(op, self.cpu)
+            name = self._function(template.name, function, len(op.operands))
+            self.made[key] = name, uses_sizes(function)
+        name, takes_sizes = self.made[key]
+        operands = [*(self.address[v] for v in op.operands), *(["sizes"] if takes_sizes else [])]
+        self.called[name] = self.called.get(name, 0) + 1
+        given = "".join(f"args[{number}] = (void*){operand}; " for number, operand in enumerate(operands))
+        return f"{given}{name}(call, args);"
+
+    def _linkage(self, name: str) -> str:
+        """What is called once is a part of the entry. Compilers would copy all others there as well, and take longer
+        for that than for the functions of small steps.
+        """
+        return "static" if self.called[name] == 1 else "ETIR_NOINLINE"
 
     def _function(self, base: str, function: CFunction, count: int) -> str:
         """The name of a function with this text."""
@@ -174,16 +193,11 @@ class _Printer:
             name = f"{base}{number}"
             self.functions[key] = name
             function = self._with_helpers(name, function)
-            self.texts.append(
-                "\n".join(
-                    [
-                        self._with_sizes(part_text(name, function, count), True),
-                        f"static void {name}(const struct etir_native_call* call, void** given) {{",
-                        f"  etir_parallel(call, {self._units(function, count)}, {function.grain}, {name}_part, given);",
-                        "}",
-                        "",
-                    ]
-                )
+            self.texts.append(self._with_sizes(part_text(name, function, count), True))
+            units = self._units(function, count)
+            self.shared_out[name] = (
+                f"{name}(const struct etir_native_call* call, void** given) {{\n"
+                f"  etir_parallel(call, {units}, {function.grain}, {name}_part, given);\n}}\n"
             )
         return self.functions[key]
 
@@ -212,3 +226,28 @@ class _Printer:
         if self.sizes is None:
             return text
         return self.sizes.in_function(text) if is_function else self.sizes.in_entry(text)
+
+
+def _signature(op: TemplateOp) -> Hashable:
+    """All that the text of an operation depends on besides the processor: types, properties and bodies, which operands
+    are the same, and which are weights. Where its operands are is not in its text.
+    """
+    numbers: dict[SSAValue, int] = {}
+    weights = tuple(isinstance(base_of(value).owner, WeightOp) for value in op.operands)
+    return (weights, *_described(op, numbers))
+
+
+def _described(op: Operation, numbers: dict[SSAValue, int]) -> Iterator[Hashable]:
+    """An operation with its regions; values are numbers in the order in which they are seen."""
+    yield type(op)
+    for value in op.operands:
+        yield numbers.setdefault(value, len(numbers)), value.type
+    for entries in (op.properties, op.attributes):
+        yield tuple(sorted(entries.items(), key=lambda entry: entry[0]))
+    for value in op.results:
+        yield numbers.setdefault(value, len(numbers)), value.type
+    for region in op.regions:
+        for block in region.blocks:
+            yield tuple((numbers.setdefault(arg, len(numbers)), arg.type) for arg in block.args)
+            for inner in block.ops:
+                yield from _described(inner, numbers)
