@@ -24,6 +24,7 @@ from etir.backends.native.frame import Around, Frame
 from etir.backends.native.groups import ungroup
 from etir.backends.native.image import Image, flat_image
 from etir.backends.native.lowering import constant_name, lower_function, type_of
+from etir.backends.native.made import take_made
 from etir.backends.native.over import is_over, pairs_of, write_over
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
@@ -118,7 +119,7 @@ def plan_together(functions: Sequence[tuple[Outlined, Sequence[str]]], frame: Fr
             for name in names:
                 outlined, cpus = known[name]
                 verify_groups(outlined.func)
-                link = Link(name, tile_function(outlined.func, processors(cpus)[0]), kernels_of(outlined))
+                link = Link(name, *code_and_kernels(outlined, processors(cpus)[0]))
                 links.append(link)
                 planned.append(plan_both(link.func, link.kernels, free_places(outlined, frame)))
                 if (workspace := planned[-1].workspace) is not None:
@@ -151,7 +152,7 @@ def _compiled(
     if planned_before is not None:
         func, kernels, planned = planned_before
     else:
-        func, kernels = tile_function(outlined.func, chosen[0]), kernels_of(outlined)
+        func, kernels = code_and_kernels(outlined, chosen[0])
         planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
     plans = outlined.ctx.attachments.get(PlansOnly)
@@ -231,6 +232,14 @@ def without_code(outlined: Outlined) -> Artifact:
         method_memory_32=fallback.method_memory_32 + OBJECT_BYTES + argument_bytes(shapes, len(weights), 4),
         temp_memory=fallback.temp_memory,
     )
+
+
+def code_and_kernels(outlined: Outlined, target: Cpu) -> tuple[FuncOp, LoweredFunction]:
+    """The ``tile`` level of an outlined function and its program for the kernels, neither of them planned."""
+    made = take_made(outlined, target)
+    func = None if made is None else made.func
+    func = tile_function(outlined.func, target) if func is None else func
+    return func, kernels_of(outlined) if made is None else made.kernels
 
 
 def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:

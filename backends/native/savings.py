@@ -51,6 +51,7 @@ from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
 from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
+from etir.backends.native.made import keep_made
 from etir.backends.native.need import bound_of
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import Undecided
@@ -87,7 +88,9 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
     key = None if plans is None else ("savings", tuple(cpus), print_module(func))
     if plans is None or key not in plans.known:
         try:
-            _Choice(outlined, cpus).choose()
+            choice = _Choice(outlined, cpus)
+            choice.choose()
+            choice.keep(outlined)
         except (EtirError, Undecided):
             for name in CHOSEN:
                 func.attributes.pop(name, None)
@@ -108,8 +111,10 @@ class _Choice:
         self.is_transformed = False
         free = free_places(outlined, Frame(outlined.module))
         self.around: Around = [APART if place == APART else None for place in free]
+        self.last: tuple[object, FuncOp] | None = None
         self.least = self._arena()
-        self.most = kernels_of(outlined).plan_within(self.around).size
+        self.kernels = kernels_of(outlined)
+        self.most = self.kernels.plan_within(self.around).size
 
     def choose(self) -> None:
         """Try the savings in their order, and again what did not help before others did."""
@@ -130,6 +135,14 @@ class _Choice:
             self._late(IntegerAttr(least, i64), sizes)
         if self.least < before:
             self._quick()
+
+    def keep(self, outlined: Outlined) -> None:
+        """Leave what has been made for whoever makes code: the function of ``tile`` with what was chosen, if that was
+        tried last, and the program for the kernels.
+        """
+        last = self.last
+        func = last[1] if last is not None and last[0] == self._key() else None
+        keep_made(outlined, self.target, func, self.kernels)
 
     def _quick(self) -> None:
         """What costs little. What did not help may do so once another saving has lowered a larger need."""
@@ -232,11 +245,10 @@ class _Choice:
         """Bytes that code needs with the inputs and outputs that may be in its workspace; from ``enough`` on perhaps no
         more than what is there at once, which costs little to know.
         """
-        names = frozenset(saved(self.func))
-        rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, LATE, ROOM))
-        key = names, rest
+        key = names, rest = self._key()
         if key not in self.known:
             made = rewritten_function(self._lowered(names, rest), self.func, self.target)
+            self.last = key, made
             is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
             problem = problem_of(made, self.around)
             self.known[key] = bound_of(problem), is_transformed, problem
@@ -245,6 +257,11 @@ class _Choice:
             arena = plan(waiting).pool_sizes.get(1, 0)
             self.known[key] = arena, self.is_transformed, None
         return arena
+
+    def _key(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """What the function has chosen now."""
+        rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, LATE, ROOM))
+        return frozenset(saved(self.func)), rest
 
     def _lowered(self, names: frozenset[str], rest: tuple[str, ...]) -> FuncOp:
         """The function of ``tile`` before its rewrites, lowered once for savings that lowering does not see."""

@@ -19,6 +19,7 @@ from etir.backends.native.functions import CUT
 from etir.backends.native.sizes import size, valued
 from etir.backends.native.tile import MapOp
 from etir.backends.native.windows import edges
+from etir.backends.reference.lowered import LoweredFunction
 from etir.dialects.sym.expr import parse
 
 from etir_testing.native.sized import Sized
@@ -157,13 +158,13 @@ def test_images_of_any_size_have_no_border(monkeypatch: pytest.MonkeyPatch) -> N
 def test_borders_stay_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the peak is elsewhere, images keep their borders; where it is between two images, these have none."""
     seen: list[bool] = []
-    lower = compile.tile_function
+    lower = compile.code_and_kernels
 
-    def lowered(func: FuncOp, target: Cpu) -> FuncOp:
-        seen.append(CUT in func.attributes)
-        return lower(func, target)
+    def lowered(outlined: Outlined, target: Cpu) -> tuple[FuncOp, LoweredFunction]:
+        seen.append(CUT in outlined.func.attributes)
+        return lower(outlined, target)
 
-    monkeypatch.setattr(compile, "tile_function", lowered)
+    monkeypatch.setattr(compile, "code_and_kernels", lowered)
     x = torch.randn(1, 4, 24, 24)
     small = nn.Sequential(nn.Conv2d(4, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 1), nn.ReLU())
     large = nn.Sequential(nn.Conv2d(4, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1))
