@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr, TensorType, i1, i64
@@ -50,11 +51,15 @@ from etir.backends.native.compile import free_places, kernels_of, lowered_functi
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
+from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
 from etir.backends.native.made import keep_made
 from etir.backends.native.need import bound_of
+from etir.backends.native.passes.tile_forward import is_copy
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import Undecided
+from etir.backends.native.tile import MapOp, SoftmaxOp
+from etir.backends.native.users import only_writer
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
@@ -74,6 +79,11 @@ MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
 MOST_LATE = 3
 """Bounds for what is joined late that are tried."""
+MOST_WORK = 100_000
+"""Operations of ``tile`` in all functions that are tried for one: nothing more is tried then, so that a large function
+which no saving solves is planned in bounded time. It is counted, and not measured, since the same program gives the
+same code everywhere.
+"""
 
 
 def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
@@ -100,13 +110,26 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
         func.attributes.update(plans.known[key])
 
 
+@dataclass
+class _Tried:
+    """What code needs with some savings: its plan, or a bound of it as long as the problem is ``waiting``. Whether
+    images are transformed for 3x3 windows, and whether something goes by parts, as rows.
+    """
+
+    arena: int
+    is_transformed: bool
+    has_parts: bool
+    waiting: Problem | None
+
+
 class _Choice:
     """A function, what it needs as it is, and what it may need."""
 
     def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
         self.func = outlined.func
         self.target = processors(cpus)[0]
-        self.known: dict[tuple[frozenset[str], tuple[str, ...]], tuple[int, bool, Problem | None]] = {}
+        self.known: dict[tuple[frozenset[str], tuple[str, ...]], _Tried] = {}
+        self.work = 0
         self.lowered: dict[tuple[frozenset[str], tuple[str, ...]], FuncOp] = {}
         self.is_transformed = False
         free = free_places(outlined, Frame(outlined.module))
@@ -154,18 +177,25 @@ class _Choice:
                     self._save(name)
 
     def _may_change(self, name: str) -> bool:
-        """Whether a saving that lowering knows can be of any use: there are masks, or something is joined."""
+        """Whether a saving can be of any use: there are masks, something is joined, or is made by several operations
+        and copied; there is an attention, or what goes by rows.
+        """
         if name == "masks":
             return any(_is_flags(v) for op in self.func.body.block.ops for v in op.operands)
         if name in ("parts", "joins"):
             return any(isinstance(op, SchemaOp) and is_join(op) for op in self.func.body.block.walk())
-        return True
+        if name == "straight":
+            copies = (op for op in self._before().body.block.ops if isinstance(op, MapOp) and is_copy(op))
+            return any(only_writer(copy.inputs[0]) is None for copy in copies)
+        if name == "blocks":
+            return any(isinstance(op, SoftmaxOp) for op in self._before().body.block.ops)
+        return name != "over" or self.known[self._key()].has_parts
 
     def _together(self) -> None:
         """Savings that help with others only: those that cost nothing alone are kept for a while, and at the end
         the ones without which the plan is as low are taken back.
         """
-        if self.least <= self.most:
+        if self.least <= self.most or self.work >= MOST_WORK:
             return
         before, chosen, least = self.least, saved(self.func), self.least
         for name in QUICK:
@@ -229,7 +259,7 @@ class _Choice:
 
     def _try(self, attributes: Mapping[str, Attribute]) -> None:
         """Keep attributes if code needs less with them; nothing where it needs little enough already."""
-        if self.least <= self.most:
+        if self.least <= self.most or self.work >= MOST_WORK:
             return
         before = dict(self.func.attributes)
         self.func.attributes.update(attributes)
@@ -245,30 +275,38 @@ class _Choice:
         """Bytes that code needs with the inputs and outputs that may be in its workspace; from ``enough`` on perhaps no
         more than what is there at once, which costs little to know.
         """
-        key = names, rest = self._key()
+        key = self._key()
         if key not in self.known:
-            made = rewritten_function(self._lowered(names, rest), self.func, self.target)
+            made = rewritten_function(self._lowered(), self.func, self.target)
             self.last = key, made
-            is_transformed = any(isinstance(op, WinogradInputOp) for op in made.body.block.ops)
+            ops = [*made.body.block.ops]
+            self.work += len(ops)
+            is_transformed = any(isinstance(op, WinogradInputOp) for op in ops)
+            has_parts = any(isinstance(op, PartsOp) for op in ops)
             problem = problem_of(made, self.around)
-            self.known[key] = bound_of(problem), is_transformed, problem
-        arena, self.is_transformed, waiting = self.known[key]
-        if waiting is not None and arena < enough:
-            arena = plan(waiting).pool_sizes.get(1, 0)
-            self.known[key] = arena, self.is_transformed, None
-        return arena
+            self.known[key] = _Tried(bound_of(problem), is_transformed, has_parts, problem)
+        tried = self.known[key]
+        self.is_transformed = tried.is_transformed
+        if tried.waiting is not None and tried.arena < enough:
+            tried.arena, tried.waiting = plan(tried.waiting).pool_sizes.get(1, 0), None
+        return tried.arena
 
     def _key(self) -> tuple[frozenset[str], tuple[str, ...]]:
         """What the function has chosen now."""
         rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, LATE, ROOM))
         return frozenset(saved(self.func)), rest
 
-    def _lowered(self, names: frozenset[str], rest: tuple[str, ...]) -> FuncOp:
+    def _before(self) -> FuncOp:
         """The function of ``tile`` before its rewrites, lowered once for savings that lowering does not see."""
+        names, rest = self._key()
         key = names & LOWERED, rest
         if key not in self.lowered:
             self.lowered[key] = lowered_function(self.func, self.target)
-        func = self.lowered[key].clone()
+        return self.lowered[key]
+
+    def _lowered(self) -> FuncOp:
+        """A copy of it, with all savings that are chosen now."""
+        func = self._before().clone()
         func.attributes.pop(SAVES, None)
         if SAVES in self.func.attributes:
             func.attributes[SAVES] = self.func.attributes[SAVES]
