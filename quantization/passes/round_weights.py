@@ -109,7 +109,10 @@ def round_weights(
     for ops in _of_one_weight(module, parameters):
         how = encoding_of(ops[0]).data
         array = parameters.array(weight_of(ops[0]))
-        moments = together([seen[op] for op in ops if op in seen]) if method == "gptq" else None
+        # GPTQ's integers for a head would be poor ones of a table, which has no columns that make up for each other: a
+        # net of 4,096 x 128 has outputs at 14.9 dB so, at 17.3 with the nearest for both.
+        is_table = any(op.op_name == TABLE for op in ops)
+        moments = together([seen[op] for op in ops if op in seen]) if method == "gptq" and not is_table else None
         bounds = [least for op in ops if (least := least_scales(op, parameters.store)) is not None]
         least = np.max(bounds, axis=0) if bounds else None
         integers, scales = _rounded(array, how, ROUNDINGS[method], moments, least, ordered=ordered)
@@ -123,7 +126,7 @@ def _of_one_weight(module: ModuleOp, parameters: Parameters) -> list[list[EdgeOp
     """The marked layers whose weights are loaded, those that multiply by one weight together: the steps of a recurrent
     net and layers that are called twice have one weight, which is rounded once, for all that they see.
 
-    A table that is a layer's weight as well has the integers that are best for the layer, so that they are stored once.
+    So has a table that is a layer's weight as well, so that a file holds it once.
     """
     found: dict[object, list[EdgeOp]] = {}
     for op in layers_with_weights(module):

@@ -55,7 +55,7 @@ def test_recipes(recipe: str, kernel: str, bits: int, least: float) -> None:
 
 
 def test_a_table_has_the_integers_of_its_head() -> None:
-    """Rounded by what the head sees: a file has the matrix once, which is better for the head than the nearest."""
+    """A file has the matrix once, with the nearest integers: GPTQ's for the head would be poor ones of the table."""
 
     class Words(nn.Module):
         def __init__(self) -> None:
@@ -78,10 +78,11 @@ def test_a_table_has_the_integers_of_its_head() -> None:
         compiled = quantized.compile()
         assert "etir::int4_group_embedding.out" in _kernels(compiled)
         assert len(compiled.buffer) < (320 * 96 + 96 * 96) * 9 / 16 + 4000
-        table, _, head = (layer for layer in quantized.report.layers if layer.stored == "int4 weights")
+        table, inner, head = (layer for layer in quantized.report.layers if layer.stored == "int4 weights")
         assert table.weight_sqnr == head.weight_sqnr
-        found[rounding] = head.alone_sqnr
-    assert found["gptq"] > found["mse"] + 2
+        found[rounding] = table.weight_sqnr, inner.alone_sqnr
+    assert found["gptq"][0] == found["mse"][0]
+    assert found["gptq"][1] > found["mse"][1] + 1
 
 
 @pytest.mark.parametrize("form", ["asymmetric rows", "symmetric groups"])
