@@ -43,6 +43,7 @@ from etir.dialects.quantized import NAMESPACE
 from etir.lowering.decompose_aten.preserved import AFFINE_INPUT
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.backend.fuse_quantized.device_moves import DeviceMove
+from etir.passes.backend.fuse_quantized.given_order import GivenOrder
 from etir.passes.backend.fuse_quantized.half_bytes import HalfBytes
 from etir.passes.backend.fuse_quantized.kernels import Kernels
 from etir.passes.delegation.decompose_preserved import DecomposePreservedPass
@@ -75,7 +76,6 @@ class FuseQuantizedPass(Pass):
             return
         # NumPy is loaded by programs that are quantized, and by no other.
         from etir.passes.backend.fuse_quantized.float_results import FloatResult
-        from etir.passes.backend.fuse_quantized.given_order import GivenOrder
         from etir.passes.backend.fuse_quantized.grouped import GroupedLayer, GroupedTable, WeightOfGroups, Weights
         from etir.passes.backend.fuse_quantized.layers import DynamicLayer, LayerOfIntegers
         from etir.passes.backend.fuse_quantized.operators import DeviceConversion, QuantizedOperator
