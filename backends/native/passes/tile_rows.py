@@ -189,6 +189,8 @@ def _image(op: DepthwiseOp | PoolOp) -> _Image | None:
     source = row_of(sources[0], inner.shape[:3])
     if source is None or not 1 <= stride <= size or not 0 <= y - top < size or x < left:
         return None
+    if size >= inner.shape[1]:
+        return None  # The rows that are kept would be the whole image, as for a global pool.
     reach = ((a.shape[2] - 1) * a.strides[2] + (a.shape[4] - 1) * a.strides[4]) // channel
     columns = max(x - left + inner.shape[2], reach + 1)
     window = (size, stride, y - top, inner.shape[1], x - left)

@@ -172,6 +172,19 @@ def test_what_is_worth_it_is_data_of_the_processor(monkeypatch: pytest.MonkeyPat
         assert not any(isinstance(op, (RowsOp, LoopOp)) for op in func.body.block.ops), change
 
 
+def test_a_window_of_all_rows_keeps_the_image() -> None:
+    """A global pool needs every row at once: the image is no larger than the rows, and may lie over what it is made of,
+    as that of a norm and an activation."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 24, 1), nn.GroupNorm(1, 24), nn.ReLU(), nn.AvgPool2d(8), nn.Conv2d(24, 3, 1))
+    exported = torch.export.export(module.eval(), (torch.randn(1, 3, 8, 8),))
+    with always():
+        (function,) = functions_of(exported)
+    assert not any(isinstance(op, RowsOp) for op in function.func.body.block.ops)
+    (plain,) = functions_of(exported)
+    assert function.arena_bytes <= plain.arena_bytes
+
+
 def test_a_changed_number_is_refused_or_harmless() -> None:
     """Of the operation, its casts and its rings: what is accepted computes what it says, in its own memory."""
     tiled, name = by_rows("residual"), here()[-1]
