@@ -175,19 +175,38 @@ def is_light(block: Block) -> bool:
     return not any(isinstance(op, HEAVY) for op in block.ops)
 
 
-def body_function(block: Block) -> str:
-    """``vf @_body(vf v0, vf v1, ...)``: a body on vectors."""
-    names: dict[SSAValue, str] = {arg: f"v{i}" for i, arg in enumerate(block.args)}
+def body_function(
+    block: Block, name: str = "_body", given: Sequence[SSAValue] | None = None, result: SSAValue | None = None
+) -> str:
+    """``vf @_body(vf v0, vf v1, ...)``: a body on vectors; or what makes ``result`` of the values ``given``."""
+    given = block.args if given is None else given
+    last = block.last_op
+    assert isinstance(last, YieldOp)
+    result = last.values[0] if result is None else result
+    names: dict[SSAValue, str] = {value: f"v{i}" for i, value in enumerate(given)}
     lines: list[str] = []
+    needed = makers_of(result, given)
     for op in block.ops:
-        if isinstance(op, YieldOp):
-            lines.append(f"  return {names[op.values[0]]};")
+        if op not in needed:
             continue
-        names[op.results[0]] = name = f"v{len(names)}"
+        names[op.results[0]] = made = f"v{len(names)}"
         kind = "vm" if isinstance(op, arith.CmpfOp) else "vf"
-        lines.append(f"  const {kind} {name} = {_expression(op, names)};")
-    parameters = ", ".join(f"vf {names[arg]}" for arg in block.args)
-    return "\n".join([f"ETIR_INLINE vf @_body({parameters or 'void'}) {{", *lines, "}"])
+        lines.append(f"  const {kind} {made} = {_expression(op, names)};")
+    lines.append(f"  return {names[result]};")
+    parameters = ", ".join(f"vf {names[value]}" for value in given)
+    return "\n".join([f"ETIR_INLINE vf @{name}({parameters or 'void'}) {{", *lines, "}"])
+
+
+def makers_of(result: SSAValue, given: Sequence[SSAValue]) -> set[Operation]:
+    """The operations of a body that make a value of others."""
+    found: set[Operation] = set()
+    pending = [result]
+    while pending:
+        value = pending.pop()
+        if value not in given and isinstance(value.owner, Operation) and value.owner not in found:
+            found.add(value.owner)
+            pending += value.owner.operands
+    return found
 
 
 def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
@@ -197,7 +216,7 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
         return f"vset({float_text(op.value.value.data)})"
     if (minus := _minus_exponent(op)) is not None:
         return f"(vset(1.0f) + vexp_minus({names[minus]}))"
-    if (parts := _sigmoid_product(op)) is not None:
+    if (parts := _sigmoid_product(op)) is not None and all(part in names for part in parts):
         return f"({names[parts[0]]} / {names[parts[1]]})"
     if type(op) in _BINARY:
         return _BINARY[type(op)].format(*operands)

@@ -66,8 +66,8 @@ def lower_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
 def lower_group_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     """Group norm of [n, c, ...], and what follows it: the mean, then the mean square of the difference, then one walk.
 
-    A group is as little as one channel, or two, of an image whose channels lie side by side, so that the walk goes
-    along all channels: with a mean and a factor, which has the weight in it, for each of them.
+    The walk has the dims [n, groups, channels of a group, ...], with two numbers for each group; ``kernels/map.py``
+    does it along all channels. Where groups are single channels, or all of them, its dims are those of the image.
     """
     some = members(group)
     op = some[0]
@@ -78,46 +78,51 @@ def lower_group_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> No
     parts = given.viewed((n, groups, each, *rest))
     assert parts is not None
     mean, variance = _statistics(lowering, parts, 2, op)
-
-    def of_channels(place: Place) -> Place:
-        """A number of each group [n, groups] for its channels."""
-        one = place.viewed((n, groups, 1))
-        assert one is not None
-        return one.broadcast((n, groups, each))
-
     weight, bias = (
-        None if op.arg(name) is None else lowering.place(outside[op.arg(name)]) for name in ("weight", "bias")
+        None if op.arg(name) is None else lowering.viewed(lowering.place(outside[op.arg(name)]), (groups, each), op)
+        for name in ("weight", "bias")
     )
-    center = mean if each == 1 else lowering.viewed(lowering.copy(of_channels(mean), like=op), (n, c), op)
-    region = body_of(1 if weight is None else 2)
+    factor = lowering.buffer((n, groups))
+    is_scaled = each == 1 and weight is not None
+    sources = [variance]
+    if is_scaled and weight is not None:
+        sources.append(weight.selected(1, 0).broadcast((n, groups)))
+    region = body_of(len(sources))
     build = Body(region.block, {})
     square, *scale = region.block.args
     root = build.make(functions.SqrtOp, build.add(square, float(op.arg("eps"))))
     region.block.add_op(YieldOp(build.div(scale[0] if scale else build.constant(1.0), root)))
-    factor = lowering.buffer((n, groups, each))
-    sources = [of_channels(variance)]
-    if weight is not None:
-        sources.append(lowering.viewed(weight, (groups, each), op).broadcast((n, groups, each)))
     lowering.add(MapOp(lowering.memref(factor), [lowering.memref(p) for p in sources], region), op)
+
+    dims = (groups, each) if 1 < each < c else (c,)
+
+    def seen(place: Place) -> Place:
+        """An image [n, c, ...] with the dims of the walk."""
+        found = place.broadcast(given.shape).viewed((n, *dims, *rest))
+        assert found is not None
+        return found
 
     result = group.outputs[0]
     target = lowering.image(result) if is_image(given) else lowering.result(result)
-    operands = [given]
-    for numbers in (center, lowering.viewed(factor, (n, c), op), bias):
+    one = (n, groups, *[1] * (len(dims) - 1 + len(rest)))
+    whole = (1, *dims, *[1] * len(rest))
+    operands = [seen(given)]
+    for numbers, wanted in ((mean, one), (factor, one), (None if is_scaled else weight, whole), (bias, whole)):
         if numbers is not None:
-            dims = (*numbers.shape, *[1] * len(rest))
-            operands.append(lowering.viewed(numbers, dims, op).broadcast(given.shape))
+            operands.append(lowering.viewed(numbers, wanted, op).broadcast(operands[0].shape))
 
     def normalized(build: Body, args: Sequence[SSAValue]) -> SSAValue:
-        value, center, factor, *bias = args[: 3 + (op.arg("bias") is not None)]
+        value, center, factor, *more = args[: len(operands)]
+        if weight is not None and not is_scaled:
+            factor = build.mul(more.pop(0), factor)
         found = build.mul(build.sub(value, center), factor)
-        return build.add(found, bias[0]) if bias else found
+        return build.add(found, more[0]) if more else found
 
     extras = lowering.extras(group, [], some[1:])
     values = {v: i for i, v in enumerate(extras, len(operands))}
-    operands += [lowering.place(outside[v]).broadcast(given.shape) for v in extras]
-    walk = body(values, len(operands), some[1:], op.results[0], normalized)
-    lowering.add(MapOp(lowering.memref(target), [lowering.memref(p) for p in operands], walk), group)
+    walked = [*operands, *(seen(lowering.place(outside[v])) for v in extras)]
+    walk = body(values, len(walked), some[1:], op.results[0], normalized)
+    lowering.add(MapOp(lowering.memref(seen(target)), [lowering.memref(p) for p in walked], walk), group)
 
 
 @lowers("batch_norm")

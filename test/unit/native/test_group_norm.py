@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp  # noqa: E402
 
 import etir  # noqa: E402
 import etir.runtime  # noqa: E402
-from etir.backends.native.tile import BrgemmOp, MapOp, shape_of  # noqa: E402
+from etir.backends.native.tile import BrgemmOp, MapOp, shape_of, strides_of  # noqa: E402
 
 from etir_testing.native.functions import functions_of  # noqa: E402
 from etir_testing.native.images import here  # noqa: E402
@@ -23,6 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 CODE = f"native{{cpus={here()[-1]}}}"
 NORMS = {
     "two channels": nn.GroupNorm(32, 64),
+    "many channels": nn.GroupNorm(220, 660),
+    "whole vectors": nn.GroupNorm(9, 576),
+    "long groups": nn.GroupNorm(2, 528),
     "one channel": nn.GroupNorm(40, 40),
     "all channels": nn.GroupNorm(1, 33),
     "no weights": nn.GroupNorm(3, 51, affine=False),
@@ -99,4 +102,29 @@ def test_what_follows_is_in_the_walk() -> None:
     ops = [*func.body.block.ops]
     product = next(i for i, op in enumerate(ops) if isinstance(op, BrgemmOp))
     walks = [op for op in ops[product:] if isinstance(op, MapOp) and len(op.inputs) > 1]
-    assert [sorted(shape_of(op.out)) for op in walks if len(shape_of(op.out)) == 4] == [[2, 7, 9, 64]]
+    assert [sorted(shape_of(op.out)) for op in walks if len(shape_of(op.out)) > 3] == [[2, 2, 7, 9, 32]]
+    (walk,) = (op for op in walks if len(shape_of(op.out)) > 3)
+    assert sum(strides_of(v.type)[2] == 0 for v in walk.inputs) == 2, "mean and factor are numbers of groups"
+
+
+class Numbers(nn.Module):
+    """Rows of numbers, for each of which there are few groups: two numbers of each channel would be as many again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(16, 64), nn.GroupNorm(4, 64), nn.Linear(64, 16)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(F.relu(self.norm(self.up(x)))) + x
+
+
+def test_numbers_of_channels_take_no_memory() -> None:
+    """All of a program whose memory is that of the norm stays code where it may need no more than the kernels."""
+    module, x = Numbers().eval(), torch.randn(5, 16)
+    sizes = ({0: torch.export.Dim("batch", max=8)},)
+    exported = torch.export.export(module, (x,), dynamic_shapes=sizes)
+    program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]} arena=kernels}}"])
+    assert program.delegation is not None
+    assert program.delegation.delegated == program.delegation.operators
+    (got,) = etir.runtime.load(program).forward(x)
+    assert (got - module(x)).abs().max() <= 1e-5 * got.abs().max()
