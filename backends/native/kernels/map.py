@@ -212,7 +212,7 @@ def _of_groups(block: Block, dims: Sequence[int], steps: Sequence[Sequence[int]]
         first -= 1
     if first == len(outer):
         return None
-    same = {arg for arg, row in zip(block.args, steps[1:], strict=True) if not any(row[first:-2])}
+    same: set[SSAValue] = {arg for arg, row in zip(block.args, steps[1:], strict=True) if not any(row[first:-2])}
     made: list[SSAValue] = []
     for op in block.ops:
         if op.results and all(value in same for value in op.operands):
