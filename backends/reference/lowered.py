@@ -157,7 +157,10 @@ class LoweredFunction:
         return next(op for op in self.module.body.block.ops if isinstance(op, MethodOp))
 
     def plan(self) -> None:
-        """Plan the activations, apart from inputs and outputs."""
+        """Plan the activations, apart from inputs and outputs, also where these had places among them before."""
+        for buffer in self._buffers():
+            buffer.attributes.pop(WITHIN, None)
+        self._is_within = False
         run_pipeline(EtContext(), self.module, PLAN)
 
     def plan_within(self, around: Sequence[int | None] | None = None) -> Workspace:
