@@ -85,6 +85,6 @@ def test_a_function_without_activations_is_planned_anew() -> None:
     """The search has planned its inputs and outputs together; a single layer has them in the caller's memory."""
     layer = torch.export.export(nn.Linear(4, 3).eval(), (torch.randn(2, 4),))
     programs = [etir.compile(layer, target="etir", delegates=["native"], fallback=how) for how in ("allow", "refuse")]
-    assert [program.warnings for program in programs] == [[], []]
+    assert not any(program.warnings for program in programs)
     assert all(read_blob(data).variants for program in programs for data in blobs_of(program.buffer))
     assert all(blobs_of(program.buffer) for program in programs)
