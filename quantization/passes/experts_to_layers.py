@@ -137,6 +137,9 @@ def _matrices(op: ScanOp) -> SSAValue | None:
         return None
     if not is_contiguous(tensor_of(right)) or dims_of(tensor_of(right))[-2:] != shape[1:]:
         return None
+    # A row that the loop reads as several is no row of a layer.
+    if (dims_of(rows)[1], dims_of(result)[1]) != tuple(shape[1:]):
+        return None
     return matrices
 
 

@@ -65,3 +65,26 @@ func.func @others(%x: tensor<6x8xf32>, %n: tensor<6xi64>, %m: tensor<3x8x8xf32>,
   }
   func.return %a, %b, %c : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>
 }
+
+// -----
+
+// A row that is read as two: no row of a layer.
+
+et.weight @w : tensor<3x8x8xf32> = #et.synthetic<seed = 1>
+
+// CHECK-LABEL: func.func @halves
+// CHECK: control.scan
+// CHECK-NOT: expert_linear
+func.func @halves(%x: tensor<6x16xf32>, %n: tensor<6xi64>) -> tensor<6x16xf32> {
+  %w = et.get_weight @w : tensor<3x8x8xf32>
+  %y = control.scan over (%r = %x, %i = %n) : (), (tensor<6x16xf32>, tensor<6xi64>) -> (tensor<6x16xf32>) {
+    %0 = edge.aten.unsqueeze_copy.default(%i, dim = 0) : (tensor<i64>) -> tensor<1xi64>
+    %1 = edge.aten.index_select.default(%w, dim = 0, %0) : (tensor<3x8x8xf32>, tensor<1xi64>) -> tensor<1x8x8xf32>
+    %2 = edge.aten.view_copy.default(%r, size = [2, 8]) : (tensor<16xf32>) -> tensor<2x8xf32>
+    %3 = edge.aten.view_copy.default(%1, size = [8, 8]) : (tensor<1x8x8xf32>) -> tensor<8x8xf32>
+    %4 = edge.aten.mm.default(%2, %3) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    %5 = edge.aten.view_copy.default(%4, size = [16]) : (tensor<2x8xf32>) -> tensor<16xf32>
+    control.yield %5 : tensor<16xf32>
+  }
+  func.return %y : tensor<6x16xf32>
+}
