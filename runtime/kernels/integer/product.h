@@ -116,16 +116,6 @@ class Orders {
   uint16_t fitting_[kOrderedQuads];
 };
 
-/// Zeros in a multiple of eight numbers. Not a memset, which takes as long to begin as a tile of a small depth: the
-/// barrier keeps compilers from making one of the loop.
-inline void clear(int32_t* numbers, int count) {
-  const __m256i zero = _mm256_setzero_si256();
-  for (int i = 0; i < count; i += 8) {
-    _mm256_store_si256(reinterpret_cast<__m256i*>(numbers + i), zero);
-    asm volatile("" ::: "memory");
-  }
-}
-
 /// Rows [begin, end) with AVX2, pieces copied first.
 template <typename Rows, typename Store>
 void multiply_avx2(const Rows& source, const Weights& weights, int64_t begin, int64_t end, int64_t panel_begin,
@@ -139,7 +129,7 @@ void multiply_avx2(const Rows& source, const Weights& weights, int64_t begin, in
     for (int64_t j = panel_begin; j < panel_end; j += kSumPanels) {
       const int panels = static_cast<int>(std::min<int64_t>(kSumPanels, panel_end - j));
       const int row = panels * kPanel;
-      clear(sums, rows * row);
+      if (weights.depth == 0) std::memset(sums, 0, sizeof(sums));
       for (int64_t k = 0, chunk = 0; k < weights.depth; k += kCopied, ++chunk) {
         const int64_t count = std::min<int64_t>(kCopied, weights.depth - k), padded = quads_of(count) * kQuad;
         copy_rows<kQuad>(source, i, rows, k, count, copy, kCopied);
@@ -150,7 +140,7 @@ void multiply_avx2(const Rows& source, const Weights& weights, int64_t begin, in
         }
         const int8_t* w = weights.data + j * weights.panel_bytes() + k / kQuad * kPanelQuad;
         for (int p = 0; p < panels; ++p, w += weights.panel_bytes()) {
-          add_products_avx2({copy, wide, kCopied}, rows, orders(j + p, chunk), w, sums + p * kPanel, row);
+          add_products_avx2({copy, wide, kCopied}, rows, orders(j + p, chunk), w, sums + p * kPanel, row, k == 0);
         }
       }
       const int64_t columns = std::min<int64_t>(panels * kPanel, weights.columns - j * kPanel);
