@@ -8,6 +8,7 @@
 #include "kernels/integer/convolution.gen.h"
 #include "kernels/integer/patches.h"
 #include "kernels/integer/results.h"
+#include "kernels/integer/winograd_avx2.h"
 
 namespace etir {
 namespace {
@@ -57,6 +58,10 @@ void static_convolution(KernelContext& ctx, const Tensor& input, const Tensor& w
       multiply(ctx, MatrixRows{image, window.positions(), channels}, weights, store);
       continue;
     }
+#if ETIR_INT8_X86
+    const int8_t padded = static_cast<int8_t>(input_zero_point);
+    if (groups == 1 && !use_vnni() && multiply_winograd(ctx, window, image, padded, weights, store)) continue;
+#endif
     const int64_t length = channels > 0 ? piece_of(channels) : 1;
     multiply(ctx, PatchRows{window, image, channels, length, channels / length, zeros}, weights, store);
   }
