@@ -29,6 +29,8 @@ constexpr int kLineTiles = 16;          ///< tiles side by side whose results ar
 constexpr int64_t kLeastChannels = 32;  ///< with fewer, and fewer columns, transforms take what products save
 constexpr int64_t kMostChannels = 512;  ///< 4 * 9 * 512 * 255 * 128 is less than 2^31; more do not stay in the cache
 constexpr int64_t kLeastTiles = 12;     ///< with fewer, weights take longer than products
+constexpr int64_t kPartChannels = 128;  ///< whose weights are transformed at once: those and their inputs are near
+constexpr int64_t kApart = 32;  ///< numbers between points, which would fall on the same places of the cache without
 constexpr int64_t kTransformedBytes = 256 * 1024;  ///< of inputs in a block
 
 /// Where the tiles of an image are.
@@ -108,10 +110,10 @@ inline void transform_quad(const int8_t* w, int64_t tap, __m256i* points) {
   for (int i = 0; i < 4; ++i) transform_taps(lines[3 * i], lines[3 * i + 1], lines[3 * i + 2], points + 4 * i, 1);
 }
 
-/// The points of a panel, [16][channels / 2][16][2], columns in the order 0, 1, 4, 5, 2, 3, 6, 7, as halves of vectors
-/// go by: results are put in order.
-inline void transform_weights(const int8_t* panel, int64_t channels, int16_t* to) {
-  const int64_t tap = channels * kPanel, point = channels * kPanel;
+/// The points of some channels of a panel, [16][channels / 2][16][2], from taps `tap` bytes apart: columns in the order
+/// 0, 1, 4, 5, 2, 3, 6, 7, as halves of vectors go by: results are put in order.
+inline void transform_weights(const int8_t* panel, int64_t tap, int64_t channels, int16_t* to) {
+  const int64_t point = channels * kPanel + kApart;
   for (int64_t q = 0; q < channels / kQuad; ++q) {
     for (int half = 0; half < 2; ++half) {
       const int8_t* w = panel + q * kPanelQuad + half * 32;
@@ -128,13 +130,27 @@ inline void transform_weights(const int8_t* panel, int64_t channels, int16_t* to
   }
 }
 
-/// The products of one point: sums[t][c] = sum over the channels of x[t] * w of one to six tiles, whose inputs are
-/// `stride` numbers apart. Sums have names, since GCC keeps arrays of this size in memory.
+/// The products of one point: sums[t][c] is the sum over the channels of x[t] * w, plus what it was unless `is_first`,
+/// of one to six tiles, whose inputs are `stride` numbers apart. Sums have names, since GCC keeps arrays of this size
+/// in memory.
 template <int kTiles>
-[[gnu::noinline]] void multiply_point(const int16_t* x, int64_t stride, const int16_t* w, int64_t pairs,
-                                      int32_t* sums) {
+[[gnu::noinline]] void multiply_point(const int16_t* x, int64_t stride, const int16_t* w, int64_t pairs, int32_t* sums,
+                                      bool is_first) {
   __m256i a0 = _mm256_setzero_si256(), a1 = a0, b0 = a0, b1 = a0, c0 = a0, c1 = a0;
   __m256i d0 = a0, d1 = a0, e0 = a0, e1 = a0, f0 = a0, f1 = a0;
+  if (!is_first) {
+    const auto load = [&](int t, __m256i& sum0, __m256i& sum1) {
+      const __m256i* from = reinterpret_cast<const __m256i*>(sums + t * kPanel);
+      sum0 = _mm256_loadu_si256(from);
+      sum1 = _mm256_loadu_si256(from + 1);
+    };
+    load(0, a0, a1);
+    if (kTiles > 1) load(1, b0, b1);
+    if (kTiles > 2) load(2, c0, c1);
+    if (kTiles > 3) load(3, d0, d1);
+    if (kTiles > 4) load(4, e0, e1);
+    if (kTiles > 5) load(5, f0, f1);
+  }
   for (int64_t i = 0; i < pairs; ++i, x += 2, w += 2 * kPanel) {
     const __m256i left = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
     const __m256i right = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 16));
@@ -164,21 +180,21 @@ template <int kTiles>
   if (kTiles > 5) store(5, f0, f1);
 }
 
-inline void multiply_points(const int16_t* x, int64_t channels, int tiles, const int16_t* w, int32_t* sums) {
-  const int64_t pairs = channels / 2;
+inline void multiply_points(const int16_t* x, int64_t stride, int tiles, const int16_t* w, int64_t pairs, int32_t* sums,
+                            bool is_first) {
   switch (tiles) {
     case 1:
-      return multiply_point<1>(x, channels, w, pairs, sums);
+      return multiply_point<1>(x, stride, w, pairs, sums, is_first);
     case 2:
-      return multiply_point<2>(x, channels, w, pairs, sums);
+      return multiply_point<2>(x, stride, w, pairs, sums, is_first);
     case 3:
-      return multiply_point<3>(x, channels, w, pairs, sums);
+      return multiply_point<3>(x, stride, w, pairs, sums, is_first);
     case 4:
-      return multiply_point<4>(x, channels, w, pairs, sums);
+      return multiply_point<4>(x, stride, w, pairs, sums, is_first);
     case 5:
-      return multiply_point<5>(x, channels, w, pairs, sums);
+      return multiply_point<5>(x, stride, w, pairs, sums, is_first);
     default:
-      return multiply_point<kPointTiles>(x, channels, w, pairs, sums);
+      return multiply_point<kPointTiles>(x, stride, w, pairs, sums, is_first);
   }
 }
 
@@ -255,8 +271,11 @@ bool multiply_winograd(KernelContext& ctx, const Window& w, const int8_t* input,
   const int64_t blocks = (tiles.count() + most - 1) / most, block = (tiles.count() + blocks - 1) / blocks;
   const int64_t workers = ctx.parallel.run == nullptr ? 1 : std::max(1, ctx.parallel.threads);
   const int64_t parts = workers == 1 ? 1 : std::min(panels, (2 * workers + blocks - 1) / blocks);
-  const int64_t panel_inputs = inputs * kPanel, sums = block * detail::kPoints * kPanel;
-  const int64_t bytes = (block * inputs + panel_inputs) * int64_t{sizeof(int16_t)} + sums * int64_t{sizeof(int32_t)};
+  const int64_t panel_inputs = std::min(channels, detail::kPartChannels) * detail::kPoints * kPanel,
+                sums = block * detail::kPoints * kPanel;
+  const int64_t apart = 2 * detail::kPoints * detail::kApart;
+  const int64_t bytes =
+      (block * inputs + panel_inputs + apart) * int64_t{sizeof(int16_t)} + sums * int64_t{sizeof(int32_t)};
   const Arena& arena = ctx.temp_memory();
   constexpr size_t kAlignment = 64;
   if (arena.size - arena.used < static_cast<size_t>(workers * bytes) + kAlignment) return false;
@@ -265,22 +284,27 @@ bool multiply_winograd(KernelContext& ctx, const Window& w, const int8_t* input,
 
   const auto run = [&](int64_t task, char* memory) {
     int16_t* const transformed = reinterpret_cast<int16_t*>(memory);
-    int16_t* const panel_weights = transformed + block * inputs;
-    int32_t* const points = reinterpret_cast<int32_t*>(panel_weights + panel_inputs);
+    int16_t* const panel_weights = transformed + block * inputs + detail::kPoints * detail::kApart;
+    int32_t* const points = reinterpret_cast<int32_t*>(panel_weights + panel_inputs + detail::kPoints * detail::kApart);
     const int64_t begin = task / parts * block, end = std::min(tiles.count(), begin + block), some = end - begin;
     const int64_t part = task % parts, panel_begin = panels * part / parts, panel_end = panels * (part + 1) / parts;
     for (int64_t t = 0; t < some; ++t) {
       const int8_t* pixels[detail::kPoints];
       tiles.locate(begin + t, pixels);
-      detail::transform_inputs(pixels, channels, transformed + t * channels, some * channels);
+      detail::transform_inputs(pixels, channels, transformed + t * channels, some * channels + detail::kApart);
     }
     for (int64_t p = panel_begin; p < panel_end; ++p) {
-      detail::transform_weights(weights.data + p * weights.panel_bytes(), channels, panel_weights);
-      for (int64_t i = 0; i < detail::kPoints; ++i) {
-        for (int64_t t = 0; t < some; t += detail::kPointTiles) {
-          detail::multiply_points(transformed + (i * some + t) * channels, channels,
-                                  static_cast<int>(std::min<int64_t>(detail::kPointTiles, some - t)),
-                                  panel_weights + i * channels * kPanel, points + (i * some + t) * kPanel);
+      const int8_t* const panel = weights.data + p * weights.panel_bytes();
+      for (int64_t c = 0; c < channels; c += detail::kPartChannels) {
+        const int64_t part_channels = std::min(detail::kPartChannels, channels - c);
+        detail::transform_weights(panel + c * kPanel, channels * kPanel, part_channels, panel_weights);
+        for (int64_t i = 0; i < detail::kPoints; ++i) {
+          const int16_t* const w = panel_weights + i * (part_channels * kPanel + detail::kApart);
+          for (int64_t t = 0; t < some; t += detail::kPointTiles) {
+            const int tiles_at_once = static_cast<int>(std::min<int64_t>(detail::kPointTiles, some - t));
+            detail::multiply_points(transformed + i * (some * channels + detail::kApart) + t * channels + c, channels,
+                                    tiles_at_once, w, part_channels / 2, points + (i * some + t) * kPanel, c == 0);
+          }
         }
       }
       const int columns = static_cast<int>(std::min<int64_t>(kPanel, weights.columns - p * kPanel));
