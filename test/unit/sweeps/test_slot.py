@@ -20,6 +20,7 @@ from etir.sweeps.slot import Slot
 from etir.sweeps.worker import Setup
 
 from etir_testing.sweeps import cells
+from etir_testing.sweeps.processes import is_gone, is_running
 
 
 def _job(kind: str) -> Job:
@@ -32,24 +33,6 @@ def worker(tmp_path: Path) -> Any:
     made = Slot(Setup(str(tmp_path / "store")), 2.0)
     yield made
     made.close()
-
-
-def _is_running(process: int) -> bool:
-    """Whether it is there, and no zombie that waits for whoever inherited it."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def _is_gone(process: int) -> bool:
-    give_up = time.monotonic() + 10
-    while _is_running(process):
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @pytest.mark.parametrize(
@@ -77,7 +60,7 @@ def test_what_a_cell_has_started_ends_with_it(worker: Slot, tmp_path: Path, monk
     log = tmp_path / "log"
     monkeypatch.setenv("ETIR_TEST_LOG", str(log))
     assert worker.run(_job("parent")).status == "timeout"
-    assert _is_gone(int(log.read_text()))
+    assert is_gone(int(log.read_text()))
 
 
 def test_what_a_cell_has_left_goes_with_its_worker(
@@ -111,10 +94,10 @@ def test_a_worker_ends_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
         assert time.monotonic() < give_up and started.poll() is None
         time.sleep(0.02)
     worker = int(log.read_text().split()[2])
-    assert _is_running(worker)
+    assert is_running(worker)
     started.kill()
     started.wait()
-    assert _is_gone(worker)
+    assert is_gone(worker)
 
 
 def test_files_beside_the_working_directory_hide_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
