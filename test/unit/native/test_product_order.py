@@ -104,7 +104,7 @@ def test_all_of_the_next_panel_is_fetched(m: int) -> None:
     assert parts == [*range(ProductText(op, cpu("x86-64-v4")).tiles_of_block())]
 
 
-@pytest.mark.skipif("x86-64-v4" not in here(), reason="needs AVX-512")
+@pytest.mark.skipif("x86-64-v4" not in here(), reason="the processor has no AVX-512")
 @pytest.mark.parametrize("m", [700, 701, 709])
 def test_results_by_blocks(m: int) -> None:
     """Blocks of which the last one is lower, and panels that are fetched ahead within a block."""
