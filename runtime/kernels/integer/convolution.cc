@@ -4,7 +4,8 @@
 //
 // The depth of the product is taps times channels of a group, taps outermost. Weights are [groups, panels, quads, 16,
 // 4] (tile.h), the bias has -(128 + input_zero_point) times the sum of a channel's weights in it; padding is
-// input_zero_point. int8_float_conv2d gives float(sum (x + 128) w + bias) * factor.
+// input_zero_point. int8_float_conv2d gives float(sum (x + 128) w + bias) * factor. Windows of 3 x 3 with AVX2 alone
+// need fewer products (winograd_avx2.h).
 #include "kernels/integer/convolution.gen.h"
 #include "kernels/integer/patches.h"
 #include "kernels/integer/results.h"
