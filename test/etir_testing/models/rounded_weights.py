@@ -13,8 +13,10 @@ ROUTERS = ("gate", "router")
 """What layers are called whose results choose experts: they stay as they are."""
 
 
-def round_weights(model: torch.nn.Module, bits: int) -> None:
-    """Round the weights of linear layers and of experts to ``bits``, those of the head and of tables to 8."""
+def round_weights(model: torch.nn.Module, bits: int, experts: int | None = None) -> None:
+    """Round the weights of linear layers to ``bits``, those of experts to ``experts`` (as many), of the head and of
+    tables to 8.
+    """
     from transformers.pytorch_utils import Conv1D
 
     if bits > 8:
@@ -23,7 +25,7 @@ def round_weights(model: torch.nn.Module, bits: int) -> None:
     done: set[int] = set()
     for name, layer in model.named_modules():
         if name.endswith("experts"):
-            _round_experts(layer, bits)
+            _round_experts(layer, experts or bits)
         known = isinstance(layer, torch.nn.Linear | torch.nn.Embedding | Conv1D)
         if not known or id(layer.weight) in done or name.rpartition(".")[2] in ROUTERS:
             continue

@@ -23,6 +23,7 @@ from etir.tools import et_llm
 from etir_testing.forks import commands
 from etir_testing.models import checkpoints
 from etir_testing.models.rounded_weights import round_weights
+from etir_testing.models.routing import clear_prompt
 from etir_testing.models.static_cache import DECODERS, PROMPT, VOCABULARY, without_cache
 
 CONTEXT, PREFILL = 32, 8
@@ -91,10 +92,13 @@ def test_recipes_lose_what_their_integers_do(name: str, recipe: str, target: str
     model = checkpoints.write_folder(tmp_path, name)
     keywords = {"target": "executorch", "delegates": ["xnnpack"]} if target == "xnnpack" else {"target": target}
     compiled = _compiled(tmp_path, recipe, **keywords)
-    round_weights(model, RECIPES[recipe].bits)
+    # XNNPACK has no rows for experts of 4 bits whose inputs are integers.
+    experts = 8 if (recipe, target) == ("8da4w", "xnnpack") else None
+    round_weights(model, RECIPES[recipe].bits, experts)
+    prompt = clear_prompt(model)
     with torch.no_grad():
-        expected = model(torch.tensor([PROMPT])).logits[0, -1].numpy()
-    logits = _on_stock(compiled, tmp_path) if target != "etir" else _run(compiled)(list(PROMPT), 0)
+        expected = model(torch.tensor([prompt])).logits[0, -1].numpy()
+    logits = _on_stock(compiled, tmp_path, prompt) if target != "etir" else _run(compiled)(list(prompt), 0)
     # XNNPACK's head computes on int8 in every recipe of integers.
     most = ON_INTEGERS if target == "xnnpack" and RECIPES[recipe].layers else LOST[recipe]
     assert np.abs(logits - expected).max() < most * np.abs(expected).max()
@@ -111,10 +115,10 @@ numpy.save(sys.argv[3], method.run_method("forward", (ids, torch.arange(ids.shap
 """
 
 
-def _on_stock(compiled: CompiledLanguageModel, folder: Path) -> np.ndarray:
-    """The logits of the prompt on the stock runtime, in a process of its own: its libraries register for good."""
+def _on_stock(compiled: CompiledLanguageModel, folder: Path, prompt: tuple[int, ...]) -> np.ndarray:
+    """The logits of a prompt on the stock runtime, in a process of its own: its libraries register for good."""
     compiled.save(folder / "m.pte")
-    words = " ".join(map(str, PROMPT))
+    words = " ".join(map(str, prompt))
     files = str(folder / "m.pte"), words, str(folder / "logits.npy")
     subprocess.run([commands() / "python", "-c", _STOCK_STEP, *files], check=True, capture_output=True, timeout=300)
     return np.load(folder / "logits.npy")[0]
