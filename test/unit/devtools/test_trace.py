@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import cProfile
 import functools
-import gc
 import io
 import json
 import os
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -325,19 +324,21 @@ def test_levels_are_what_the_printer_writes() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["mobilenet_v2", "gpt_block", "chain"])
 def test_a_trace_costs_less_than_the_passes(name: str) -> None:
-    """CPU time of a compilation to bytes, the least of several: 1.6 times as much with levels, 3 with all passes."""
+    """Calls of functions during a compilation to bytes: 1.5 times as many with levels, 1.8 with all passes.
+
+    Calls are counted, since seconds on a machine with neighbours differ by more than a trace takes; as processor time
+    the chain had 1.38 to 1.78 times with levels in one hour, while its calls are 1.36 times as many every time.
+    """
     program = _chain(300) if name == "chain" else exports.exported(MODELS[name])
 
-    def seconds(trace: bool | str) -> float:
-        gc.collect()
-        start = time.process_time()
-        assert etir.compile(program, trace=trace).buffer
-        return time.process_time() - start
+    def calls(trace: bool | str) -> int:
+        profile = cProfile.Profile()
+        assert profile.runcall(etir.compile, program, trace=trace).buffer
+        return sum(entry.callcount for entry in profile.getstats())
 
-    seconds("passes")
-    rounds = [(seconds(False), seconds(True), seconds("passes")) for _ in range(3)]
-    plain, levels, passes = (min(found) for found in zip(*rounds, strict=True))
-    assert levels <= 1.6 * plain and passes <= 3 * plain, (plain, levels, passes)
+    calls("passes")  # what is looked up once for a process
+    plain, levels, passes = (calls(trace) for trace in (False, True, "passes"))
+    assert levels <= 1.5 * plain and passes <= 1.8 * plain, (plain, levels, passes)
 
 
 def _chain(length: int) -> torch.export.ExportedProgram:
