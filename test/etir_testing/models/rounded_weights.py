@@ -14,8 +14,8 @@ ROUTERS = ("gate", "router")
 
 
 def round_weights(model: torch.nn.Module, bits: int, experts: int | None = None) -> None:
-    """Round the weights of linear layers to ``bits``, those of experts to ``experts`` (as many), of the head and of
-    tables to 8.
+    """Round the weights of linear layers to ``bits``, those of experts to ``experts`` (default: ``bits``), those
+    of the head and of tables to 8.
     """
     from transformers.pytorch_utils import Conv1D
 

@@ -15,7 +15,7 @@ from etir_testing.models.rounded_weights import ROUTERS
 from etir_testing.models.static_cache import PROMPT, VOCABULARY
 
 CLEAR = 0.15
-"""A difference of scores that is clear, if scores have a magnitude of some 2: inputs on int8 change them by a tenth."""
+"""A difference of scores that counts as clear; the largest scores of these models are some 2."""
 
 
 def least_margin(model: torch.nn.Module, prompt: tuple[int, ...]) -> float:

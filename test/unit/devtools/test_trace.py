@@ -327,7 +327,7 @@ def test_a_trace_costs_less_than_the_passes(name: str) -> None:
     """Calls of functions during a compilation to bytes: 1.5 times as many with levels, 1.8 with all passes.
 
     Calls are counted, since seconds on a shared machine differ by more than a trace takes; as processor time
-    the chain had 1.38 to 1.78 times with levels in one hour, while its calls are 1.36 times as many every time.
+    the chain had 1.39 to 1.78 times with levels in one hour, while its calls are 1.36 times as many every time.
     """
     program = _chain(300) if name == "chain" else exports.exported(MODELS[name])
 
