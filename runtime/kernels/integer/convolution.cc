@@ -54,7 +54,7 @@ void static_convolution(KernelContext& ctx, const Tensor& input, const Tensor& w
     Weights weights = {weight.ptr<int8_t>(), group_columns, depth};
     weights.data += group * weights.panels() * weights.panel_bytes();
     const int8_t* image = input.ptr<int8_t>() + group * channels;
-    const auto store = [&](const Block& block) { results.store(block, first); };
+    const StoreResults store{results, first};
     if (groups == 1 && window.is_plain()) {
       multiply(ctx, MatrixRows{image, window.positions(), channels}, weights, store);
       continue;

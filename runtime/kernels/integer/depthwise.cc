@@ -92,33 +92,46 @@ inline void finish_sums(const Sums& sums, const Scales& scales, int c, int8_t* t
   const __m256i high = requantize_eight(sums.high, _mm256_load_ps(scales.factors + c + 8), least, most);
   const __m256i both = _mm256_add_epi16(_mm256_packs_epi32(low, high), load_pairs(scales.zero_point));
   const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + c), bytes);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
 }
 
-/// Writes the finished numbers of 16 or 32 channels from c on: their sums stay in registers. `kFixed` is the number of
-/// pairs of taps, or 0. Not part of a loop over channels, since GCC would keep weights of the next ones in memory.
+/// Positions of a row of the output that lie side by side: how many, and numbers from one to the next, of the input and
+/// of the output.
+struct Run {
+  int64_t count, from_step, to_step;
+};
+
+/// Writes the finished numbers of 16 or 32 channels from c on, position by position: their sums stay in registers.
+/// `kFixed` is the number of pairs of taps, or 0. Not part of a loop over channels, since GCC would keep weights of the
+/// next ones in memory.
 template <int kFixed, bool kBoth>
-[[gnu::noinline]] void finish_run(const int8_t* const* x, const Filters& filters, const Scales& scales, int c,
-                                  int8_t* to) {
+[[gnu::noinline]] void finish_run(const int8_t* const* x, const Run& run, const Filters& filters, const Scales& scales,
+                                  int c, int8_t* to) {
   const int pairs = kFixed > 0 ? kFixed : (filters.taps + 1) / 2;
-  Sums sums = begin_sums(scales, c), more = begin_sums(scales, kBoth ? c + 16 : c);
-  const int16_t* w = filters.pairs + 2 * c;
-  ETIR_UNROLL
-  for (int pair = 0; pair < pairs; ++pair, w += 2 * kChannels) {
-    const int8_t *first = x[2 * pair] + c, *second = x[2 * pair + 1] + c;
-    add_pair(sums, first, second, w);
-    if (kBoth) add_pair(more, first + 16, second + 16, w + 32);
+  const int64_t from_step = run.from_step, to_step = run.to_step, end = c + run.count * from_step;
+  const int16_t* const weights = filters.pairs + 2 * c;
+  to += c;
+  for (int64_t at = c; at < end; at += from_step, to += to_step) {
+    Sums sums = begin_sums(scales, c), more = begin_sums(scales, kBoth ? c + 16 : c);
+    const int16_t* w = weights;
+    ETIR_UNROLL
+    for (int pair = 0; pair < pairs; ++pair, w += 2 * kChannels) {
+      const int8_t *first = x[2 * pair] + at, *second = x[2 * pair + 1] + at;
+      add_pair(sums, first, second, w);
+      if (kBoth) add_pair(more, first + 16, second + 16, w + 32);
+    }
+    finish_sums(sums, scales, c, to);
+    if (kBoth) finish_sums(more, scales, c + 16, to + 16);
   }
-  finish_sums(sums, scales, c, to);
-  if (kBoth) finish_sums(more, scales, c + 16, to);
 }
 
 /// Writes the finished numbers of all channels that vectors take.
 template <int kFixed>
-inline void finish_vectors(const int8_t* const* x, const Filters& filters, const Scales& scales, int8_t* to) {
+inline void finish_vectors(const int8_t* const* x, const Run& run, const Filters& filters, const Scales& scales,
+                           int8_t* to) {
   int c = 0;
-  for (; c + 32 <= filters.in_vectors; c += 32) finish_run<kFixed, true>(x, filters, scales, c, to);
-  if (c < filters.in_vectors) finish_run<kFixed, false>(x, filters, scales, c, to);
+  for (; c + 32 <= filters.in_vectors; c += 32) finish_run<kFixed, true>(x, run, filters, scales, c, to);
+  if (c < filters.in_vectors) finish_run<kFixed, false>(x, run, filters, scales, c, to);
 }
 
 /// sums[c] += sum of x[t][c] * w[t][c] over the taps, for the channels that vectors take.
@@ -203,6 +216,16 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
       !check_size(ctx, weight, 1, channels)) {
     return;
   }
+  // Columns [middle, middle_end) of the output read no column outside of the image.
+  const int64_t step = window.stride[1], last_column = (window.kernel[1] - 1) * window.dilation[1];
+  const int64_t middle = std::min((window.padding[1] + step - 1) / step, window.out[1]);
+  const int64_t room = window.in[1] - 1 - last_column + window.padding[1];
+  const int64_t middle_end = room < 0 ? 0 : std::min(room / step + 1, window.out[1]);
+  // Of a row that reads no other either: how many columns from one on are done at once.
+  [[maybe_unused]] const auto run_of = [&](int64_t column, int64_t y0) {
+    const bool inside = y0 >= 0 && y0 + (window.kernel[0] - 1) * window.dilation[0] < window.in[0];
+    return inside && column == middle ? std::max<int64_t>(1, middle_end - middle) : 1;
+  };
   const bool vnni = use_vnni();
   const uint32_t zero = static_cast<uint32_t>(input_zero_point);
   int8_t zeros[kChannels];
@@ -222,10 +245,6 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
       static_assert(kChannels == kChannelsVnni);
       FiltersVnni<kTaps> filters;
       const int count = static_cast<int>(taps);
-      const int64_t stride = window.stride[1], last = (window.kernel[1] - 1) * window.dilation[1];
-      const int64_t middle = std::min((window.padding[1] + stride - 1) / stride, window.out[1]);
-      const int64_t room = window.in[1] - 1 - last + window.padding[1];
-      const int64_t middle_end = room < 0 ? 0 : std::min(room / stride + 1, window.out[1]);
       for (int64_t first = 0; first < channels; first += kChannels) {
         const int some = static_cast<int>(std::min<int64_t>(kChannels, channels - first));
         filters.take(weight.ptr<int8_t>() + first, channels, count, some, input_zero_point, bias.ptr<int32_t>() + first,
@@ -235,10 +254,8 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
           const int64_t y0 = row % window.out[0] * window.stride[0] - window.padding[0];
           const Line line = {window, input.ptr<int8_t>() + image, zeros, channels, y0, known};
           int8_t* to = out.ptr<int8_t>() + row * window.out[1] * channels + first;
-          const bool inside = y0 >= 0 && y0 + (window.kernel[0] - 1) * window.dilation[0] < window.in[0];
           for (int64_t column = 0, some_columns; column < window.out[1]; column += some_columns) {
-            // All columns whose taps are in the image, or one.
-            some_columns = inside && column == middle ? std::max<int64_t>(1, middle_end - middle) : 1;
+            some_columns = run_of(column, y0);
             const int8_t* places[FiltersVnni<kTaps>::kPlaces + 1];
             line.locate(column * window.stride[1] - window.padding[1], 0, count, places);
             for (int t = count; t % kQuad != 0; ++t) places[t] = places[count - 1];
@@ -282,18 +299,21 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
             input.ptr<int8_t>() + row / window.out[0] * window.in[0] * window.in[1] * channels + first;
         const int64_t y0 = row % window.out[0] * window.stride[0] - window.padding[0];
         const Line line = {window, image, zeros, channels, y0, known};
-        for (int64_t column = 0; column < window.out[1]; ++column) {
-          const int64_t x0 = column * window.stride[1] - window.padding[1];
+        for (int64_t column = 0, some_columns = 1; column < window.out[1]; column += some_columns) {
+          const int64_t x0 = column * step - window.padding[1];
           int8_t* to = out.ptr<int8_t>() + (row * window.out[1] + column) * channels + first;
           const int8_t* places[kTaps + 1];
 #if ETIR_INT8_X86
           if (finished > 0) {
+            // Positions one by one if there are channels that vectors do not take.
+            some_columns = finished == filters.channels ? run_of(column, y0) : 1;
+            const Run run = {some_columns, step * channels, channels};
             line.locate(x0, 0, filters.taps, places);
             // Of 3x3, unrolled.
             if (taps == 9) {
-              finish_vectors<5>(places, filters, scales, to);
+              finish_vectors<5>(places, run, filters, scales, to);
             } else {
-              finish_vectors<0>(places, filters, scales, to);
+              finish_vectors<0>(places, run, filters, scales, to);
             }
             if (finished == filters.channels) continue;
           }

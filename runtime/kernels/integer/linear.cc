@@ -54,7 +54,7 @@ void static_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight
   if (!begin(ctx, input, columns, out, &rows, &depth) || !check_weight(ctx, weight, columns, depth)) return;
   const Results results = {bias.ptr<int32_t>(), factors.ptr<float>(), columns, output, out};
   multiply(ctx, MatrixRows{input.ptr<int8_t>(), rows, depth}, Weights{weight.ptr<int8_t>(), columns, depth},
-           [&](const Block& block) { results.store(block); });
+           StoreResults{results});
 }
 
 }  // namespace

@@ -3,12 +3,13 @@
 // A caller gives the rows as pieces of the depth that lie in memory (a matrix has one, a convolution one for each tap),
 // and takes finished int32 sums, which are never in memory as a whole. The variant with VNNI reads pieces where they
 // are; where a piece is no multiple of four numbers, and in the other variants, pieces are copied to the stack first.
-// The variant is that of the processor: AMX for enough rows, VNNI or AVX2; i8mm, dot products or NEON (product_arm.h);
-// MVE, or portable C++.
+// The variant is that of the processor: AMX for enough rows, VNNI or AVX2, which prepares panels for enough rows
+// (prepared_avx2.h); i8mm, dot products or NEON (product_arm.h); MVE, or portable C++.
 #pragma once
 
 #include "kernels/integer/image_amx.h"
 #include "kernels/integer/operands.h"
+#include "kernels/integer/prepared_avx2.h"
 #include "kernels/integer/product_amx.h"
 #include "kernels/integer/product_arm.h"
 #include "kernels/integer/tile_avx2.h"
@@ -210,6 +211,9 @@ void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, co
   }
 #endif
   (void)amx, (void)vnni;
+#if ETIR_INT8_X86
+  if (!vnni && multiply_prepared(ctx, source, weights, store)) return;
+#endif
 #if ETIR_NEON
   const ArmBytes bytes = arm_bytes();
   unit = detail::kUnitArm;
@@ -264,7 +268,11 @@ struct MatrixRows {
   }
   template <typename T>
   void copy(int64_t row, int some, int64_t k, int64_t length, T* to, int to_row) const {
-    for (int r = 0; r < some; ++r) detail::copy_numbers(data + (row + r) * depth + k, length, to + r * to_row);
+    for (int r = 0; r < some; ++r) {
+      const int8_t* const from = data + (row + r) * depth + k;
+      for (int64_t i = 0; i < length; i += 64) __builtin_prefetch(from + some * depth + i);
+      detail::copy_numbers(from, length, to + r * to_row);
+    }
   }
 #if ETIR_INT8_AMX
   template <typename Store>

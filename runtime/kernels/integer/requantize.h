@@ -245,6 +245,25 @@ inline void requantize(bool vnni, const Block& block, const int32_t* bias, const
   }
 }
 
+/// What becomes of all sums of a product, for variants that finish them in registers: int8 numbers in rows of `to_row`.
+struct Requantized {
+  const int32_t* bias;
+  const float* factors;
+  int8_t* to;
+  int64_t to_row;
+  Output output;
+};
+
+/// Asks what takes the blocks of a product for what becomes of them; false if only it knows.
+template <typename Store>
+auto read_requantized(const Store& store, Requantized* to, int) -> decltype(store.read_requantized(to)) {
+  return store.read_requantized(to);
+}
+template <typename Store>
+bool read_requantized(const Store&, Requantized*, long) {
+  return false;
+}
+
 inline bool use_vnni() {
 #if ETIR_INT8_X86 && ETIR_INT8_VNNI
   return has_vnni();

@@ -41,4 +41,18 @@ struct Results {
   }
 };
 
+/// Takes the blocks of a product whose columns begin with column `first` of the results.
+struct StoreResults {
+  const Results& results;
+  int64_t first = 0;
+
+  void operator()(const Block& block) const { results.store(block, first); }
+  bool read_requantized(Requantized* to) const {
+    if (results.output == nullptr) return false;
+    *to = {results.bias + first, results.factors + first, results.out.ptr<int8_t>() + first, results.columns,
+           *results.output};
+    return true;
+  }
+};
+
 }  // namespace etir::integer

@@ -34,6 +34,7 @@ inline int order_quads(const int8_t* w, int quads, uint8_t* order) {
   uint8_t other[kMostOrdered];
   int fitting = 0, others = 0;
   for (int q = 0; q < quads; ++q, w += kPanelQuad) {
+    __builtin_prefetch(w + 16 * kPanelQuad);
     const __m256i a = _mm256_maddubs_epi16(most, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w)));
     const __m256i b = _mm256_maddubs_epi16(most, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 32)));
     // 255 times a sum is never one of the two ends.

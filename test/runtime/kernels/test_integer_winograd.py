@@ -92,7 +92,12 @@ def test_the_bits_of_products_of_patches(kernels: Kernels, sizes: Any, hostile: 
 @pytest.mark.parametrize("sizes", LEFT)
 def test_what_is_left_to_products_of_patches(kernels: Kernels, sizes: Any) -> None:
     found, wanted = call(kernels, arguments_of(sizes, 1))
-    assert kernels.temp_used == 0
+    # Scratch memory is that of prepared panels alone (prepared_avx2.h): two bytes for each weight and for each quad, of
+    # as many panels as fit into 256 KB, but for what aligns it.
+    _, channels, _, _, columns, _ = sizes
+    panels, quads = -(-columns // 16), 9 * channels // 4
+    groups = -(-panels // (2048 // quads))
+    assert 0 <= kernels.temp_used - -(-panels // groups) * quads * 130 < 2 * 64
     np.testing.assert_array_equal(found, wanted)
 
 
