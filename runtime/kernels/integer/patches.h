@@ -88,6 +88,9 @@ struct PatchRows {
       if (joined || tap++ == last_tap) tap = 0, ++line;
     }
   }
+#if ETIR_INT8_X86
+  static bool widen(int64_t, int, int64_t, int64_t, int16_t*, int) { return false; }
+#endif
   /// Numbers [first, first + size) of a run of `taps` pixels from (y, x) on, some of which are outside of the image.
   template <typename T>
   [[gnu::noinline]] void copy_at_edge(int64_t image, int64_t y, int64_t x, int64_t taps, int64_t first, int64_t size,

@@ -261,12 +261,27 @@ void multiply_rows(const TileRows& x, int rows, const PreparedPanel& panel, cons
   }
 }
 
-/// Numbers in 16 bits, up to a multiple of 16 of them.
-inline void widen_row(const uint8_t* from, int64_t numbers, int16_t* to) {
+/// Copied numbers in 16 bits, up to a multiple of 16 of them.
+inline void widen_copy(const uint8_t* from, int64_t numbers, int16_t* to) {
   for (int64_t i = 0; i < numbers; i += 16) {
     const __m128i sixteen = _mm_load_si128(reinterpret_cast<const __m128i*>(from + i));
     _mm256_store_si256(reinterpret_cast<__m256i*>(to + i), _mm256_cvtepu8_epi16(sixteen));
   }
+}
+
+/// The same of numbers that lie in memory: x + 128.
+inline void widen_numbers(const int8_t* from, int64_t numbers, int16_t* to) {
+  const __m256i shift = _mm256_set1_epi16(128);
+  const auto widen_sixteen = [&](const int8_t* some, int16_t* at) {
+    const __m256i sixteen = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(some)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(at), _mm256_add_epi16(sixteen, shift));
+  };
+  int64_t i = 0;
+  for (; i + 16 <= numbers; i += 16) widen_sixteen(from + i, to + i);
+  if (i == numbers) return;
+  alignas(16) int8_t rest[16] = {};
+  std::memcpy(rest, from + i, static_cast<size_t>(numbers - i));
+  widen_sixteen(rest, to + i);
 }
 
 /// Panels of a product whose sums become int8 numbers: the last one may have fewer columns than its terms.
@@ -315,7 +330,7 @@ void multiply_prepared(const Rows& source, const Weights& weights, int64_t begin
   PreparedPanel prepared[kMostPrepared];
   int16_t* wide_weights = reinterpret_cast<int16_t*>(memory);
   uint16_t* order = reinterpret_cast<uint16_t*>(wide_weights + (last - first) * weights.quads() * kPanelQuad);
-  bool all_fit = true;
+  bool all_bytes = true, some_bytes = false;
   for (int64_t p = first; p < last; ++p) {
     for (int part = 0; part < parts; ++part) {
       const int64_t quad = int64_t{part} * (kPart / kQuad);
@@ -323,7 +338,8 @@ void multiply_prepared(const Rows& source, const Weights& weights, int64_t begin
       const int8_t* const w = weights.data + p * weights.panel_bytes() + quad * kPanelQuad;
       const PreparedPanel panel = prepare_panel(w, quads, order, wide_weights);
       prepared[(p - first) * parts + part] = panel;
-      all_fit = all_fit && panel.fitting == panel.count;
+      all_bytes = all_bytes && panel.fitting == panel.count;
+      some_bytes = some_bytes || panel.fitting > 0;
       order += quads, wide_weights += quads * kPanelQuad;
     }
   }
@@ -342,9 +358,11 @@ void multiply_prepared(const Rows& source, const Weights& weights, int64_t begin
       for (int part = 0; part < parts; ++part) {
         if (parts > 1 || j == first) {
           const int64_t k = int64_t{part} * kPart, count = std::min<int64_t>(kPart, weights.depth - k);
-          copy_rows<kQuad>(source, i, rows, k, count, copy, stride);
-          if (!all_fit) {
-            for (int r = 0; r < rows; ++r) widen_row(copy + r * stride, count, wide + r * stride);
+          if (some_bytes || !source.widen(i, rows, k, count, wide, stride)) {
+            copy_rows<kQuad>(source, i, rows, k, count, copy, stride);
+            if (!all_bytes) {
+              for (int r = 0; r < rows; ++r) widen_copy(copy + r * stride, count, wide + r * stride);
+            }
           }
         }
         for (int64_t p = j; p < stop; ++p) {

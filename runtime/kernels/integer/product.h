@@ -191,8 +191,10 @@ void multiply_in_place(const Rows& source, const Weights& weights, int64_t begin
 ///
 /// `Rows` has `rows()`, the length `piece()` of a piece and their number `pieces()`, whose product is the depth,
 /// `locate(row, some, first, last, pieces)`, which says where pieces [first, last) of some rows are, and
-/// `copy(row, some, k, count, to, to_row)`, which copies numbers [k, k + count) of their depth with copy_numbers(), and
-/// `multiply_image(ctx, weights, store)`, which is detail::multiply_image of what they are patches of.
+/// `copy(row, some, k, count, to, to_row)`, which copies numbers [k, k + count) of their depth with copy_numbers(),
+/// `widen(row, some, k, count, to, to_row)`, which does the same with detail::widen_numbers or, where they do not lie
+/// side by side, nothing and says so, and `multiply_image(ctx, weights, store)`, which is detail::multiply_image of
+/// what they are patches of.
 template <typename Rows, typename Store>
 void multiply(KernelContext& ctx, const Rows& source, const Weights& weights, const Store& store) {
   const int64_t rows = source.rows(), panels = weights.panels();
@@ -270,9 +272,23 @@ struct MatrixRows {
   void copy(int64_t row, int some, int64_t k, int64_t length, T* to, int to_row) const {
     for (int r = 0; r < some; ++r) {
       const int8_t* const from = data + (row + r) * depth + k;
-      for (int64_t i = 0; i < length; i += 64) __builtin_prefetch(from + some * depth + i);
+      prefetch(from + some * depth, length);
       detail::copy_numbers(from, length, to + r * to_row);
     }
+  }
+#if ETIR_INT8_X86
+  bool widen(int64_t row, int some, int64_t k, int64_t length, int16_t* to, int to_row) const {
+    for (int r = 0; r < some; ++r) {
+      const int8_t* const from = data + (row + r) * depth + k;
+      prefetch(from + some * depth, length);
+      detail::widen_numbers(from, length, to + r * to_row);
+    }
+    return true;
+  }
+#endif
+  /// Rows that come next, from other caches.
+  static void prefetch(const int8_t* from, int64_t length) {
+    for (int64_t i = 0; i < length; i += 64) __builtin_prefetch(from + i);
   }
 #if ETIR_INT8_AMX
   template <typename Store>
