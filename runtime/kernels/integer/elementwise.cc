@@ -7,6 +7,7 @@
 //
 // The sum is in fixed point: its two factors have about twenty bits, and one rounding, half up, ends it.
 #include "kernels/integer/elementwise.gen.h"
+#include "kernels/integer/lookup_avx2.h"
 #include "kernels/integer/requantize.h"
 #include "kernels/integer/sum.h"
 
@@ -38,7 +39,11 @@ void mul_run(const int8_t* __restrict x, const int8_t* __restrict y, int64_t cou
 
 /// What is written may be what is read.
 void lookup_run(const int8_t* x, const int8_t* entries, int64_t count, int8_t* to) {
+#if ETIR_INT8_X86
+  look_up_avx2(x, entries, count, to);
+#else
   for (int64_t i = 0; i < count; ++i) to[i] = entries[x[i]];
+#endif
 }
 
 void add_pixel(const int8_t* __restrict pixel, int64_t step, int count, uint32_t* __restrict sums) {

@@ -73,6 +73,18 @@ void pack_panel(const int8_t* from, int64_t depth, int64_t columns, int64_t pane
   for (int c = 0; c < count; ++c) more[first + c] = static_cast<int32_t>(0u - scale * static_cast<uint32_t>(sums[c]));
 }
 
+// Loops stand outside of the functions that threads run: the compiler has to know that results overlap nothing.
+
+uint32_t sum_of(const int8_t* numbers, int64_t count) {
+  uint32_t sum = 0;
+  for (int64_t k = 0; k < count; ++k) sum += static_cast<uint32_t>(numbers[k]);
+  return sum;
+}
+
+void add_to_row(const int32_t* __restrict from, uint32_t term, int count, int32_t* __restrict to) {
+  for (int c = 0; c < count; ++c) to[c] = static_cast<int32_t>(static_cast<uint32_t>(from[c]) + term);
+}
+
 }  // namespace
 
 void int8_bmm_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t a_zero_point, int64_t b_zero_point,
@@ -102,7 +114,8 @@ void int8_bmm_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t 
   const int64_t panels = panels_of(columns), panel_bytes = quads_of(depth) * kPanelQuad;
   int8_t* packed = ctx.temp_array<int8_t>(std::max<int64_t>(1, panels * panel_bytes));
   int32_t* more = ctx.temp_array<int32_t>(columns);
-  if (packed == nullptr || more == nullptr) return;
+  uint32_t* row_terms = ctx.temp_array<uint32_t>(b_zero_point == 0 ? 1 : rows);
+  if (packed == nullptr || more == nullptr || row_terms == nullptr) return;
   constexpr int kMostColumns = integer::detail::kSumPanels * kPanel;  // that are stored at once
   float factors[kMostColumns];
   std::fill(factors, factors + kMostColumns, static_cast<float>(factor));
@@ -117,18 +130,20 @@ void int8_bmm_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t 
         pack_panel(right, depth, columns, p, zero_a + 128, packed + p * panel_bytes, more);
       }
     });
+    if (zero_b != 0) {
+      ctx.parallel_for(rows, 16384 / (depth + 1) + 1, [&](int64_t first, int64_t last) {
+        for (int64_t r = first; r < last; ++r) {
+          row_terms[r] = zero_b * (sum_of(left + r * depth, depth) - zero_a * static_cast<uint32_t>(depth));
+        }
+      });
+    }
     multiply(ctx, MatrixRows{left, rows, depth}, Weights{packed, columns, depth}, [&](const Block& block) {
       const int64_t column = block.column;
       int8_t* at = to + block.row * columns + column;
       if (zero_b == 0) return requantize(vnni, block, more + column, factors, output, at, columns);
       for (int64_t r = 0; r < block.rows; ++r, at += columns) {
         int32_t with_row[kMostColumns];
-        uint32_t sum = 0u - zero_a * static_cast<uint32_t>(depth);
-        const int8_t* from = left + (block.row + r) * depth;
-        for (int64_t k = 0; k < depth; ++k) sum += static_cast<uint32_t>(from[k]);
-        for (int c = 0; c < block.columns; ++c) {
-          with_row[c] = static_cast<int32_t>(static_cast<uint32_t>(more[column + c]) - zero_b * sum);
-        }
+        add_to_row(more + column, 0u - row_terms[block.row + r], block.columns, with_row);
         requantize(vnni, block.row_sums(static_cast<int>(r)), with_row, factors, block.columns, output, at);
       }
     });
