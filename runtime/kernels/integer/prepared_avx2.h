@@ -21,8 +21,7 @@ namespace etir::integer {
 
 namespace detail {
 
-constexpr int kMixedRows = 4;     ///< rows of a tile that multiplies bytes
-constexpr int kWideRows = 6;      ///< rows of a tile that multiplies 16 bits alone
+constexpr int kTileRows = 6;      ///< rows of a tile
 constexpr int kBlockRows = 24;    ///< rows that are copied at once, half of them if they are long
 constexpr int kLongRow = 256;     ///< numbers
 constexpr int kPart = 1024;       ///< numbers of the depth that are copied at once
@@ -31,7 +30,7 @@ constexpr int kPanelsAtOnce = 4;  ///< panels whose sums are kept
 constexpr int kLeastPrepared = 24;                       ///< rows that make it worth to prepare panels
 constexpr int kMostPrepared = 64;                        ///< parts of panels that are prepared at once
 constexpr int64_t kPreparedBytes = int64_t{256} * 1024;  ///< panels in 16 bits that stay in the cache
-static_assert(kBlockRows % (2 * kMixedRows) == 0 && kBlockRows % (2 * kWideRows) == 0);
+static_assert(kBlockRows % (2 * kTileRows) == 0);
 static_assert(kPart / kQuad <= kMostOrdered);
 
 /// A panel of weights: `order` are the first numbers of its quads, of which the first `fitting` are multiplied as bytes
@@ -55,11 +54,11 @@ inline void widen_quad(const int8_t* w, int16_t* to) {
 }
 
 /// Prepares a panel whose quads follow each other: `order` and `wide` have room for all of them. Bytes are multiplied
-/// where at least three quarters of the quads fit: with fewer, 16 bits alone were as fast or faster at all depths.
+/// where at least three fifths of the quads fit: with fewer, 16 bits alone were as fast or faster.
 inline PreparedPanel prepare_panel(const int8_t* w, int quads, uint16_t* order, int16_t* wide) {
   uint8_t numbers[kMostOrdered];
   int fitting = order_quads(w, quads, numbers);
-  if (fitting * 4 < quads * 3) {
+  if (fitting * 5 < quads * 3) {
     fitting = 0;
     for (int q = 0; q < quads; ++q) numbers[q] = static_cast<uint8_t>(q);
   }
@@ -117,13 +116,21 @@ inline void store_finished(__m128i numbers, int columns, int8_t* to) {
   std::memcpy(to, all, static_cast<size_t>(columns));
 }
 
-/// `tiles` tiles of `kRows` rows each from row `first` on, at most six, or four with `kBytes`: without it all quads are
-/// multiplied in 16 bits, in the order of the depth. Sums have names, since GCC keeps arrays of this size in memory,
-/// and what a closure holds by reference.
+alignas(32) constexpr int16_t kOnes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+/// Sums of two numbers side by side. All registers are taken by sums: ones stay in memory.
+inline __m256i add_pairs(__m256i numbers) {
+  __m256i sums;
+  asm("vpmaddwd %2, %1, %0" : "=x"(sums) : "x"(numbers), "m"(*reinterpret_cast<const __m256i*>(kOnes)));
+  return sums;
+}
+
+/// `tiles` tiles of `kRows` rows each, at most six, from row `first` on. Without `kBytes` all quads are multiplied in
+/// 16 bits, in the order of the depth. Sums have names, since GCC keeps arrays of this size in memory, and what a
+/// closure holds by reference.
 template <int kRows, bool kBytes>
 [[gnu::noinline]] void multiply_tiles(const TileRows& x, int first, int tiles, const PreparedPanel& panel,
                                       const PanelResults& results) {
-  static_assert(kRows <= (kBytes ? kMixedRows : kWideRows));
   // Results may lie anywhere as far as the compiler knows, over all that is not a local variable, too.
   const size_t stride = static_cast<size_t>(x.stride);
   const int16_t* const wide = panel.wide;
@@ -179,7 +186,6 @@ template <int kRows, bool kBytes>
       if (kRows > 5) add_wide(fourth + 2 * stride, left, right, f0, f1);
     };
     if (kBytes) {
-      const __m256i ones = _mm256_set1_epi16(1);
       for (int i = 0; i < fitting; ++i) {
         const size_t k = order[i];
         const __m256i* const quad = reinterpret_cast<const __m256i*>(bytes + k * kPanel);
@@ -188,14 +194,17 @@ template <int kRows, bool kBytes>
           int four;
           std::memcpy(&four, from, sizeof(four));
           const __m256i numbers = _mm256_set1_epi32(four);
-          add_in_place(sum0, _mm256_madd_epi16(_mm256_maddubs_epi16(numbers, left), ones));
-          add_in_place(sum1, _mm256_madd_epi16(_mm256_maddubs_epi16(numbers, right), ones));
+          add_in_place(sum0, add_pairs(_mm256_maddubs_epi16(numbers, left)));
+          add_in_place(sum1, add_pairs(_mm256_maddubs_epi16(numbers, right)));
         };
         const uint8_t* const from = x_bytes + k;
         add(from, a0, a1);
         if (kRows > 1) add(from + stride, b0, b1);
         if (kRows > 2) add(from + 2 * stride, c0, c1);
-        if (kRows > 3) add(from + 3 * stride, d0, d1);
+        const uint8_t* const fourth = from + 3 * stride;
+        if (kRows > 3) add(fourth, d0, d1);
+        if (kRows > 4) add(fourth + stride, e0, e1);
+        if (kRows > 5) add(fourth + 2 * stride, f0, f1);
       }
       for (int i = fitting; i < count; ++i) {
         const int16_t* const from = x_wide + order[i];
@@ -242,9 +251,8 @@ template <int kRows, bool kBytes>
 /// `rows` rows of a panel: loops of all tiles are equally long.
 template <bool kBytes>
 void multiply_rows(const TileRows& x, int rows, const PreparedPanel& panel, const PanelResults& results) {
-  constexpr int kMost = kBytes ? kMixedRows : kWideRows;
-  const int tiles = rows / kMost, first = tiles * kMost;
-  if (tiles > 0) multiply_tiles<kMost, kBytes>(x, 0, tiles, panel, results);
+  const int tiles = rows / kTileRows, first = tiles * kTileRows;
+  if (tiles > 0) multiply_tiles<kTileRows, kBytes>(x, 0, tiles, panel, results);
   switch (rows - first) {
     case 0:
       return;
@@ -257,7 +265,7 @@ void multiply_rows(const TileRows& x, int rows, const PreparedPanel& panel, cons
     case 4:
       return multiply_tiles<4, kBytes>(x, first, 1, panel, results);
     default:
-      return multiply_tiles < kBytes ? kMost : 5, kBytes > (x, first, 1, panel, results);
+      return multiply_tiles<5, kBytes>(x, first, 1, panel, results);
   }
 }
 
