@@ -5,150 +5,16 @@
 // Weights are [taps, channels]. Rows of the image go by for one block of channels after the other, so that the sums of
 // a block stay in registers and its filters in the cache.
 #include "kernels/integer/depthwise.gen.h"
+#include "kernels/integer/depthwise_avx2.h"
 #include "kernels/integer/depthwise_mve.h"
 #include "kernels/integer/depthwise_vnni.h"
 #include "kernels/integer/image.h"
-#include "kernels/integer/tile_avx2.h"
 
 namespace etir {
 namespace {
 
 using namespace integer;
-
-constexpr int kChannels = 64;                         ///< channels of a block
-constexpr int kTaps = ETIR_SMALL_STACK ? 25 : 64;     ///< taps that are multiplied at once
-constexpr int kPairs = (kTaps + 1) / 2;               ///< of taps
-constexpr int kRun = ETIR_INT8_X86 ? 16 : kChannels;  ///< channels that are multiplied side by side
-
-/// Filters of a block of channels: of two taps in 16 bits, in the order in which vectors interleave them.
-struct Filters {
-  alignas(64) int16_t pairs[ETIR_INT8_X86 ? kPairs * kChannels * 2 : 1];
-  const int8_t* weight = nullptr;  ///< [taps, channels], from the first tap and channel on
-  int64_t row = 0;                 ///< channels of all blocks
-  int taps = 0;
-  int channels = 0;    ///< of the block
-  int in_vectors = 0;  ///< channels that vectors take
-};
-
-#if ETIR_INT8_X86
-/// What sums of a block of channels begin with and are multiplied by, each 16 in the order of vectors of sums: 0 to 3,
-/// 8 to 11, 4 to 7 and 12 to 15.
-struct Scales {
-  alignas(64) int32_t start[kChannels];
-  alignas(64) float factors[kChannels];
-  alignas(32) float least[8], most[8];
-  alignas(32) int16_t zero_point[16];
-
-  void take(int channels, const int32_t* bias, const uint32_t* zero_sums, const float* factor, const Output& out) {
-    std::fill_n(least, 8, out.least());
-    std::fill_n(most, 8, out.most());
-    std::fill_n(zero_point, 16, static_cast<int16_t>(out.zero_point));
-    for (int c = 0; c < channels; ++c) {
-      const int place = c / 16 * 16 + (c & 3) + ((c & 8) >> 1) + ((c & 4) << 1);
-      start[place] = static_cast<int32_t>(static_cast<uint32_t>(bias[c]) - zero_sums[c]);
-      factors[place] = factor[c];
-    }
-  }
-};
-
-inline __m256i load_wide(const int8_t* from) {
-  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-inline __m256i load_pairs(const int16_t* from) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(from)); }
-
-void interleave(Filters& filters) {
-  for (int pair = 0; 2 * pair < filters.taps; ++pair) {
-    const int8_t* w = filters.weight + 2 * pair * filters.row;
-    for (int c = 0; c < filters.in_vectors; c += 16) {
-      const __m256i w0 = load_wide(w + c);
-      const __m256i w1 = 2 * pair + 1 < filters.taps ? load_wide(w + filters.row + c) : _mm256_setzero_si256();
-      __m256i* to = reinterpret_cast<__m256i*>(filters.pairs + (pair * kChannels + c) * 2);
-      _mm256_store_si256(to, _mm256_unpacklo_epi16(w0, w1));
-      _mm256_store_si256(to + 1, _mm256_unpackhi_epi16(w0, w1));
-    }
-  }
-}
-
-/// Sums of 16 channels in two vectors: of channels 0 to 3 and 8 to 11, and of the others.
-struct Sums {
-  __m256i low, high;
-};
-
-/// Adds two taps of 16 channels, whose weights are at w.
-inline void add_pair(Sums& sums, const int8_t* first, const int8_t* second, const int16_t* w) {
-  const __m256i x0 = load_wide(first), x1 = load_wide(second);
-  integer::detail::add_in_place(sums.low, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1), load_pairs(w)));
-  integer::detail::add_in_place(sums.high, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1), load_pairs(w + 16)));
-}
-
-inline Sums begin_sums(const Scales& scales, int c) {
-  const __m256i* start = reinterpret_cast<const __m256i*>(scales.start + c);
-  return {_mm256_load_si256(start), _mm256_load_si256(start + 1)};
-}
-
-inline void finish_sums(const Sums& sums, const Scales& scales, int c, int8_t* to) {
-  const __m256 least = _mm256_load_ps(scales.least), most = _mm256_load_ps(scales.most);
-  const __m256i low = requantize_eight(sums.low, _mm256_load_ps(scales.factors + c), least, most);
-  const __m256i high = requantize_eight(sums.high, _mm256_load_ps(scales.factors + c + 8), least, most);
-  const __m256i both = _mm256_add_epi16(_mm256_packs_epi32(low, high), load_pairs(scales.zero_point));
-  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
-}
-
-/// Positions of a row of the output that lie side by side: how many, and numbers from one to the next, of the input and
-/// of the output.
-struct Run {
-  int64_t count, from_step, to_step;
-};
-
-/// Writes the finished numbers of 16 or 32 channels from c on, position by position: their sums stay in registers.
-/// `kFixed` is the number of pairs of taps, or 0. Not part of a loop over channels, since GCC would keep weights of the
-/// next ones in memory.
-template <int kFixed, bool kBoth>
-[[gnu::noinline]] void finish_run(const int8_t* const* x, const Run& run, const Filters& filters, const Scales& scales,
-                                  int c, int8_t* to) {
-  const int pairs = kFixed > 0 ? kFixed : (filters.taps + 1) / 2;
-  const int64_t from_step = run.from_step, to_step = run.to_step, end = c + run.count * from_step;
-  const int16_t* const weights = filters.pairs + 2 * c;
-  to += c;
-  for (int64_t at = c; at < end; at += from_step, to += to_step) {
-    Sums sums = begin_sums(scales, c), more = begin_sums(scales, kBoth ? c + 16 : c);
-    const int16_t* w = weights;
-    ETIR_UNROLL
-    for (int pair = 0; pair < pairs; ++pair, w += 2 * kChannels) {
-      const int8_t *first = x[2 * pair] + at, *second = x[2 * pair + 1] + at;
-      add_pair(sums, first, second, w);
-      if (kBoth) add_pair(more, first + 16, second + 16, w + 32);
-    }
-    finish_sums(sums, scales, c, to);
-    if (kBoth) finish_sums(more, scales, c + 16, to + 16);
-  }
-}
-
-/// Writes the finished numbers of all channels that vectors take.
-template <int kFixed>
-inline void finish_vectors(const int8_t* const* x, const Run& run, const Filters& filters, const Scales& scales,
-                           int8_t* to) {
-  int c = 0;
-  for (; c + 32 <= filters.in_vectors; c += 32) finish_run<kFixed, true>(x, run, filters, scales, c, to);
-  if (c < filters.in_vectors) finish_run<kFixed, false>(x, run, filters, scales, c, to);
-}
-
-/// sums[c] += sum of x[t][c] * w[t][c] over the taps, for the channels that vectors take.
-void add_vectors(const int8_t* const* x, const Filters& filters, int32_t* sums) {
-  for (int c = 0; c < filters.in_vectors; c += 16) {
-    Sums more = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    for (int pair = 0; 2 * pair < filters.taps; ++pair) {
-      add_pair(more, x[2 * pair] + c, x[2 * pair + 1] + c, filters.pairs + 2 * (pair * kChannels + c));
-    }
-    __m256i* to = reinterpret_cast<__m256i*>(sums + c);
-    const __m256i low = _mm256_permute2x128_si256(more.low, more.high, 0x20);
-    const __m256i high = _mm256_permute2x128_si256(more.low, more.high, 0x31);
-    _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), low));
-    _mm256_storeu_si256(to + 1, _mm256_add_epi32(_mm256_loadu_si256(to + 1), high));
-  }
-}
-#endif
+using namespace integer::depthwise;
 
 /// The same for the channels [first, filters.channels).
 void add_taps(const int8_t* const* x, const Filters& filters, int first, int32_t* sums) {
@@ -193,6 +59,27 @@ struct Line {
   }
 };
 
+#if ETIR_INT8_X86
+/// Writes 16 channels, from `c` of the block on, of rows [begin, end) of the output: a filter of 3 x 3 and stride 1.
+/// `image` and `to` are at the first of these channels.
+void finish_lines(const Window& window, const int8_t* image, const int8_t* padding, const Filters& filters,
+                  const Scales& scales, int c, int64_t begin, int64_t end, int8_t* to) {
+  LineFilters line_filters;
+  line_filters.take(filters.weight + c, filters.row);
+  const int64_t pixel = window.channels, line = window.in[1] * pixel;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t y0 = row % window.out[0] - window.padding[0];
+    const int8_t* const from = image + row / window.out[0] * window.in[0] * line;
+    ImageLines lines = {{padding, padding, padding}, {0, 0, 0}, window.in[1], padding};
+    for (int i = 0; i < 3; ++i) {
+      if (y0 + i >= 0 && y0 + i < window.in[0]) lines.lines[i] = from + (y0 + i) * line, lines.steps[i] = pixel;
+    }
+    finish_line(lines, line_filters, scales, c, -window.padding[1], window.out[1], to + row * window.out[1] * pixel,
+                pixel);
+  }
+}
+#endif
+
 }  // namespace
 
 void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -226,11 +113,13 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
     const bool inside = y0 >= 0 && y0 + (window.kernel[0] - 1) * window.dilation[0] < window.in[0];
     return inside && column == middle ? std::max<int64_t>(1, middle_end - middle) : 1;
   };
+  const int64_t rows = window.batch * window.out[0], taps = window.taps();
+  [[maybe_unused]] bool by_lines = taps == 9 && window.kernel[0] == 3;
+  for (int d = 0; d < 2; ++d) by_lines = by_lines && window.stride[d] == 1 && window.dilation[d] == 1;
   const bool vnni = use_vnni();
   const uint32_t zero = static_cast<uint32_t>(input_zero_point);
   int8_t zeros[kChannels];
   std::memset(zeros, static_cast<int>(input_zero_point), sizeof(zeros));
-  const int64_t rows = window.batch * window.out[0], taps = window.taps();
   int64_t offsets[kTaps + 1];
   for (int64_t t = 0; t < std::min<int64_t>(taps, kTaps); ++t) {
     const int64_t y = t / window.kernel[1] * window.dilation[0], x = t % window.kernel[1] * window.dilation[1];
@@ -294,6 +183,15 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
         scales.take(finished, bias.ptr<int32_t>() + first, zero_sums, factors.ptr<float>() + first, output);
       }
 #endif
+#if ETIR_INT8_X86
+      // Those that are, and do not go by position by position.
+      const int in_lines = by_lines ? finished : 0;
+      for (int c = 0; c < in_lines; c += kRun) {
+        finish_lines(window, input.ptr<int8_t>() + first + c, zeros, filters, scales, c, begin, end,
+                     out.ptr<int8_t>() + first + c);
+      }
+      if (in_lines == filters.channels) continue;
+#endif
       for (int64_t row = begin; row < end; ++row) {
         const int8_t* image =
             input.ptr<int8_t>() + row / window.out[0] * window.in[0] * window.in[1] * channels + first;
@@ -304,7 +202,7 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
           int8_t* to = out.ptr<int8_t>() + (row * window.out[1] + column) * channels + first;
           const int8_t* places[kTaps + 1];
 #if ETIR_INT8_X86
-          if (finished > 0) {
+          if (finished > in_lines) {
             // Positions one by one if there are channels that vectors do not take.
             some_columns = finished == filters.channels ? run_of(column, y0) : 1;
             const Run run = {some_columns, step * channels, channels};
