@@ -26,7 +26,7 @@ constexpr int kBlockRows = 24;    ///< rows that are copied at once, half of the
 constexpr int kLongRow = 256;     ///< numbers
 constexpr int kPart = 1024;       ///< numbers of the depth that are copied at once
 constexpr int kBetween = 16;      ///< numbers between copied rows, so that they do not compete for places in the cache
-constexpr int kPanelsAtOnce = 4;  ///< panels whose sums are kept
+constexpr int kPanelsAtOnce = 8;  ///< panels whose sums are kept, half of them if they are whole at once
 constexpr int kLeastPrepared = 24;                       ///< rows that make it worth to prepare panels
 constexpr int kMostPrepared = 64;                        ///< parts of panels that are prepared at once
 constexpr int64_t kPreparedBytes = int64_t{256} * 1024;  ///< panels in 16 bits that stay in the cache
@@ -213,7 +213,10 @@ template <int kRows, bool kBytes>
       }
     } else {
       const int16_t *from = x_wide, *fourth = x_wide + 3 * stride;
-      for (int i = 0; i < 2 * count; ++i, from += 2, fourth += 2) add_pair(from, fourth);
+      for (int i = 0; i < count; ++i, from += kQuad, fourth += kQuad) {
+        add_pair(from, fourth);
+        add_pair(from + 2, fourth + 2);
+      }
     }
     x_bytes += kRows * stride, x_wide += kRows * stride;
     if (to != nullptr) {
@@ -359,10 +362,11 @@ void multiply_prepared(const Rows& source, const Weights& weights, int64_t begin
   alignas(64) uint8_t copy[kNumbers];
   alignas(64) int16_t wide[kNumbers];
   alignas(64) int32_t sums[kBlockRows * kRow];
+  const int64_t at_once = parts > 1 ? kPanelsAtOnce : kPanelsAtOnce / 2;
   for (int64_t i = begin; i < end; i += block) {
     const int rows = static_cast<int>(std::min<int64_t>(block, end - i));
-    for (int64_t j = first; j < last; j += kPanelsAtOnce) {
-      const int64_t stop = std::min(last, j + kPanelsAtOnce);
+    for (int64_t j = first; j < last; j += at_once) {
+      const int64_t stop = std::min(last, j + at_once);
       for (int part = 0; part < parts; ++part) {
         if (parts > 1 || j == first) {
           const int64_t k = int64_t{part} * kPart, count = std::min<int64_t>(kPart, weights.depth - k);
