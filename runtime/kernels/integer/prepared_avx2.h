@@ -411,7 +411,8 @@ bool multiply_prepared(KernelContext& ctx, const Rows& source, const Weights& we
   const int64_t strip = ((rows + strips - 1) / strips + kUnit - 1) / kUnit * kUnit;
   constexpr size_t kAlignment = 64;
   const int64_t bytes = (group * (panel_bytes + quads * int64_t{sizeof(uint16_t)}) + 63) / 64 * 64;
-  const Arena& arena = ctx.temp_memory();
+  Arena& arena = ctx.temp_memory();
+  const size_t used = arena.used;
   if (arena.size - arena.used < static_cast<size_t>(workers * bytes) + kAlignment) return false;
   char* const memory = static_cast<char*>(ctx.temp(static_cast<size_t>(workers * bytes), kAlignment));
   if (memory == nullptr) return false;
@@ -430,6 +431,7 @@ bool multiply_prepared(KernelContext& ctx, const Rows& source, const Weights& we
       }
     }
   });
+  arena.used = used;  // a kernel may have many products
   return true;
 }
 
