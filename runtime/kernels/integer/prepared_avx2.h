@@ -80,7 +80,7 @@ struct Limits {
 
 /// What the 16 columns of a panel become: sums in rows of `row` numbers, which begin with the bias, if there is one, in
 /// the first part of the depth; or, if `to` is not null, int8 numbers in rows of `to_row`, of which `columns` are
-/// written.
+/// written, with a bias of the row, if there is one.
 struct PanelResults {
   int32_t* sums;
   int row;
@@ -91,6 +91,7 @@ struct PanelResults {
   int64_t to_row;
   int columns;
   const Limits* limits;
+  const uint32_t* row_bias;
 };
 
 /// The sums of two rows as int8 numbers: those of the first in the lower half. The limits come last, as bytes: what is
@@ -142,6 +143,7 @@ template <int kRows, bool kBytes>
   const float* const factors = results.factors;
   const Limits* const limits = results.limits;
   const int64_t to_row = results.to_row;
+  const uint32_t* row_bias = results.row_bias == nullptr ? nullptr : results.row_bias + first;
   int32_t* sums = results.sums + first * row;
   int8_t* to = results.to == nullptr ? nullptr : results.to + first * to_row;
   const uint8_t* x_bytes = x.bytes + first * x.stride;
@@ -220,6 +222,19 @@ template <int kRows, bool kBytes>
     }
     x_bytes += kRows * stride, x_wide += kRows * stride;
     if (to != nullptr) {
+      if (row_bias != nullptr) {
+        const auto add = [&](int r, __m256i& sum0, __m256i& sum1) {
+          const __m256i more = _mm256_set1_epi32(static_cast<int>(row_bias[r]));
+          add_in_place(sum0, more), add_in_place(sum1, more);
+        };
+        add(0, a0, a1);
+        if (kRows > 1) add(1, b0, b1);
+        if (kRows > 2) add(2, c0, c1);
+        if (kRows > 3) add(3, d0, d1);
+        if (kRows > 4) add(4, e0, e1);
+        if (kRows > 5) add(5, f0, f1);
+        row_bias += kRows;
+      }
       const __m256i ab = finish_rows(factors, *limits, a0, a1, b0, b1);
       store_finished(_mm256_castsi256_si128(ab), columns, to);
       if (kRows > 1) store_finished(_mm256_extracti128_si256(ab, 1), columns, to + to_row);
@@ -310,7 +325,7 @@ class Terms {
   }
   /// What a panel becomes from `row` on; numbers are written if it is the last part of the depth.
   PanelResults operator()(int64_t row, int64_t panel, int32_t* sums, int sums_row, bool is_first, bool is_last) const {
-    if (all_ == nullptr) return {sums, sums_row, is_first, nullptr, nullptr, nullptr, 0, kPanel, &limits_};
+    if (all_ == nullptr) return {sums, sums_row, is_first, nullptr, nullptr, nullptr, 0, kPanel, &limits_, nullptr};
     const int64_t column = panel * kPanel;
     const int columns = static_cast<int>(std::min<int64_t>(kPanel, columns_ - column));
     const bool whole = columns == kPanel;
@@ -322,7 +337,8 @@ class Terms {
             is_last ? all_->to + row * all_->to_row + column : nullptr,
             all_->to_row,
             columns,
-            &limits_};
+            &limits_,
+            all_->row_bias == nullptr ? nullptr : all_->row_bias + row};
   }
 
  private:

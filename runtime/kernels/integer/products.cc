@@ -85,6 +85,34 @@ void add_to_row(const int32_t* __restrict from, uint32_t term, int count, int32_
   for (int c = 0; c < count; ++c) to[c] = static_cast<int32_t>(static_cast<uint32_t>(from[c]) + term);
 }
 
+constexpr int kMostColumns = integer::detail::kSumPanels * kPanel;  // of a block
+
+/// Takes the blocks of a product. What rows add, and factors of all columns, are there only if there was memory.
+struct StoreProducts {
+  Requantized all;
+  const int8_t* left;
+  int64_t depth;
+  uint32_t zero_a, zero_b;
+  float factors[kMostColumns];
+  bool vnni = use_vnni();
+
+  uint32_t bias_of(int64_t row) const {
+    return 0u - zero_b * (sum_of(left + row * depth, depth) - zero_a * static_cast<uint32_t>(depth));
+  }
+  bool read_requantized(Requantized* to) const { return *to = all, all.factors != nullptr; }
+  void operator()(const Block& block) const {
+    int8_t* at = all.to + block.row * all.to_row + block.column;
+    const int32_t* const bias = all.bias + block.column;
+    if (zero_b == 0) return requantize(vnni, block, bias, factors, all.output, at, all.to_row);
+    for (int r = 0; r < block.rows; ++r, at += all.to_row) {
+      int32_t with_row[kMostColumns];
+      const int64_t row = block.row + r;
+      add_to_row(bias, all.row_bias != nullptr ? all.row_bias[row] : bias_of(row), block.columns, with_row);
+      requantize(vnni, block.row_sums(r), with_row, factors, block.columns, all.output, at);
+    }
+  }
+};
+
 }  // namespace
 
 void int8_bmm_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t a_zero_point, int64_t b_zero_point,
@@ -114,39 +142,42 @@ void int8_bmm_out(KernelContext& ctx, const Tensor& a, const Tensor& b, int64_t 
   const int64_t panels = panels_of(columns), panel_bytes = quads_of(depth) * kPanelQuad;
   int8_t* packed = ctx.temp_array<int8_t>(std::max<int64_t>(1, panels * panel_bytes));
   int32_t* more = ctx.temp_array<int32_t>(columns);
-  uint32_t* row_terms = ctx.temp_array<uint32_t>(b_zero_point == 0 ? 1 : rows);
-  if (packed == nullptr || more == nullptr || row_terms == nullptr) return;
-  constexpr int kMostColumns = integer::detail::kSumPanels * kPanel;  // that are stored at once
-  float factors[kMostColumns];
-  std::fill(factors, factors + kMostColumns, static_cast<float>(factor));
-  const bool vnni = use_vnni();
-  const uint32_t zero_a = static_cast<uint32_t>(a_zero_point), zero_b = static_cast<uint32_t>(b_zero_point);
+  if (packed == nullptr || more == nullptr) return;
+  StoreProducts store = {};
+  store.all = {more, nullptr, nullptr, columns, output, nullptr};
+  store.depth = depth;
+  store.zero_a = static_cast<uint32_t>(a_zero_point), store.zero_b = static_cast<uint32_t>(b_zero_point);
+  std::fill_n(store.factors, kMostColumns, static_cast<float>(factor));
+  uint32_t* row_bias = nullptr;
+#if ETIR_INT8_X86
+  // More than the operator has to have (kernels.json): of what is left, if that is enough.
+  const Arena& arena = ctx.temp_memory();
+  constexpr size_t kAligned = 2 * 16;
+  if (arena.size - arena.used >= static_cast<size_t>(rows + columns) * sizeof(float) + kAligned) {
+    row_bias = ctx.temp_array<uint32_t>(rows);
+    float* const factors = ctx.temp_array<float>(columns);
+    if (row_bias == nullptr || factors == nullptr) return;
+    std::fill_n(factors, columns, static_cast<float>(factor));
+    store.all.factors = factors;
+    if (b_zero_point != 0) store.all.row_bias = row_bias;
+  }
+#endif
   for (int64_t i = 0; i < batch; ++i) {
     const int8_t* left = a.ptr<int8_t>() + i * rows * depth;
     const int8_t* right = b.ptr<int8_t>() + i * depth * columns;
     int8_t* to = out.ptr<int8_t>() + i * rows * columns;
+    store.all.to = to, store.left = left;
     ctx.parallel_for(panels, 16384 / (depth * kPanel + 1) + 1, [&](int64_t first, int64_t last) {
       for (int64_t p = first; p < last; ++p) {
-        pack_panel(right, depth, columns, p, zero_a + 128, packed + p * panel_bytes, more);
+        pack_panel(right, depth, columns, p, store.zero_a + 128, packed + p * panel_bytes, more);
       }
     });
-    if (zero_b != 0) {
+    if (store.all.row_bias != nullptr) {
       ctx.parallel_for(rows, 16384 / (depth + 1) + 1, [&](int64_t first, int64_t last) {
-        for (int64_t r = first; r < last; ++r) {
-          row_terms[r] = zero_b * (sum_of(left + r * depth, depth) - zero_a * static_cast<uint32_t>(depth));
-        }
+        for (int64_t r = first; r < last; ++r) row_bias[r] = store.bias_of(r);
       });
     }
-    multiply(ctx, MatrixRows{left, rows, depth}, Weights{packed, columns, depth}, [&](const Block& block) {
-      const int64_t column = block.column;
-      int8_t* at = to + block.row * columns + column;
-      if (zero_b == 0) return requantize(vnni, block, more + column, factors, output, at, columns);
-      for (int64_t r = 0; r < block.rows; ++r, at += columns) {
-        int32_t with_row[kMostColumns];
-        add_to_row(more + column, 0u - row_terms[block.row + r], block.columns, with_row);
-        requantize(vnni, block.row_sums(static_cast<int>(r)), with_row, factors, block.columns, output, at);
-      }
-    });
+    multiply(ctx, MatrixRows{left, rows, depth}, Weights{packed, columns, depth}, store);
   }
 }
 

@@ -246,12 +246,14 @@ inline void requantize(bool vnni, const Block& block, const int32_t* bias, const
 }
 
 /// What becomes of all sums of a product, for variants that finish them in registers: int8 numbers in rows of `to_row`.
+/// Bias and factors are those of columns; `row_bias`, if it is not null, is added as well, modulo 2^32.
 struct Requantized {
   const int32_t* bias;
   const float* factors;
   int8_t* to;
   int64_t to_row;
   Output output;
+  const uint32_t* row_bias = nullptr;
 };
 
 /// Asks what takes the blocks of a product for what becomes of them; false if only it knows.

@@ -104,6 +104,23 @@ def test_without_memory_panels_are_not_prepared(kernels: Kernels, monkeypatch: p
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("zeros", [(0, 0), (-128, 0), (5, -7), (127, 127)])
+@pytest.mark.parametrize("sizes", [(2, 24, 16, 16), (3, 31, 65, 197), (1, 47, 1100, 9)])
+def test_products_of_computed_matrices(
+    kernels: Kernels, sizes: Any, zeros: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, rows, depth, columns = sizes
+    random = np.random.default_rng(depth)
+    matrices = [random.integers(-128, 128, (batch, *s)).astype(np.int8) for s in ((rows, depth), (depth, columns))]
+    arguments = [*matrices, *zeros, 0.1 / depth, 9, -110, 127]
+    declared = -(-columns // 16) * -(-depth // 4) * 64 + 4 * columns + 32
+    for memory in (64 << 20, declared):
+        monkeypatch.setattr(kernels, "temp", ctypes.create_string_buffer(memory))
+        found, wanted = call(kernels, arguments, "int8_bmm")
+        assert (kernels.temp_used > declared) == (memory > declared)
+        np.testing.assert_array_equal(found, wanted)
+
+
 class _Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
