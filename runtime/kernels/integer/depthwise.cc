@@ -16,7 +16,7 @@ namespace {
 using namespace integer;
 using namespace integer::depthwise;
 
-/// The same for the channels [first, filters.channels).
+/// sums[c] += sum of x[t][c] * w[t][c] over the taps, for the channels [first, filters.channels).
 void add_taps(const int8_t* const* x, const Filters& filters, int first, int32_t* sums) {
 #if ETIR_MVE
   (void)first;  // 0: there are no channels before
@@ -182,8 +182,6 @@ void int8_depthwise_conv2d_out(KernelContext& ctx, const Tensor& input, const Te
         finished = filters.in_vectors;
         scales.take(finished, bias.ptr<int32_t>() + first, zero_sums, factors.ptr<float>() + first, output);
       }
-#endif
-#if ETIR_INT8_X86
       // Those that are, and do not go by position by position.
       const int in_lines = by_lines ? finished : 0;
       for (int c = 0; c < in_lines; c += kRun) {

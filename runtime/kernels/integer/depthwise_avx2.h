@@ -35,7 +35,7 @@ inline __m256i load_wide(const int8_t* from) {
 }
 inline __m256i load_pairs(const int16_t* from) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(from)); }
 
-void interleave(Filters& filters) {
+inline void interleave(Filters& filters) {
   for (int pair = 0; 2 * pair < filters.taps; ++pair) {
     const int8_t* w = filters.weight + 2 * pair * filters.row;
     for (int c = 0; c < filters.in_vectors; c += 16) {
@@ -115,7 +115,7 @@ inline void finish_vectors(const int8_t* const* x, const Run& run, const Filters
 }
 
 /// sums[c] += sum of x[t][c] * w[t][c] over the taps, for the channels that vectors take.
-void add_vectors(const int8_t* const* x, const Filters& filters, int32_t* sums) {
+inline void add_vectors(const int8_t* const* x, const Filters& filters, int32_t* sums) {
   for (int c = 0; c < filters.in_vectors; c += 16) {
     Sums more = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     for (int pair = 0; 2 * pair < filters.taps; ++pair) {

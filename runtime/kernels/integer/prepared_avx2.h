@@ -423,7 +423,7 @@ bool multiply_prepared(KernelContext& ctx, const Rows& source, const Weights& we
   const int64_t strips =
       workers == 1 ? 1
                    : std::max<int64_t>(1, std::min(rows / detail::kLeastPrepared, (4 * workers + groups - 1) / groups));
-  constexpr int64_t kUnit = 12;  // rows that all kinds of tiles fill
+  constexpr int64_t kUnit = detail::kBlockRows / 2;
   const int64_t strip = ((rows + strips - 1) / strips + kUnit - 1) / kUnit * kUnit;
   constexpr size_t kAlignment = 64;
   const int64_t bytes = (group * (panel_bytes + quads * int64_t{sizeof(uint16_t)}) + 63) / 64 * 64;

@@ -283,6 +283,14 @@ def test_elementwise(kernels: Kernels, shape: tuple[int, ...]) -> None:
         check(kernels, "int8_lookup", [a, n.int8(256)])
 
 
+@pytest.mark.parametrize("count", [256, 31, 287])
+def test_every_entry_of_a_table(kernels: Kernels, count: int) -> None:
+    n = Numbers(count, False)
+    x = (np.arange(count) % 256 - 128).astype(np.int8)
+    n.random.shuffle(x)
+    check(kernels, "int8_lookup", [x, n.random.permutation(np.arange(-128, 128)).astype(np.int8)])
+
+
 @pytest.mark.parametrize("channels", [1, 37, 224])
 def test_max_pool(kernels: Kernels, channels: int) -> None:
     n = Numbers(3, False)
