@@ -68,6 +68,38 @@ ETIR_VNNI inline void dequantize_block_avx512(const Block& block, const RowScale
 }
 #endif
 
+#if ETIR_INT8_X86 && defined(__AVX2__)
+/// Sixteen columns at a time, whose terms stay in registers while rows go by: whole panels; gives the columns written.
+template <bool kBias>
+inline int dequantize_panels_avx2(const Block& block, const RowScale* rows, const ColumnTerms& columns, float* to,
+                                  int64_t to_row) {
+  // Results may lie anywhere as far as the compiler knows, over all that is not a local variable, too.
+  const int all_rows = block.rows, whole = block.columns / kPanel * kPanel;
+  const int64_t stride = block.stride;
+  const auto load = [](const int32_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); };
+  for (int c = 0; c < whole; c += kPanel) {
+    const __m256i column_sums0 = load(columns.sums + c), column_sums1 = load(columns.sums + c + 8);
+    const __m256 scales0 = _mm256_loadu_ps(columns.scales + c), scales1 = _mm256_loadu_ps(columns.scales + c + 8);
+    const __m256 bias0 = kBias ? _mm256_loadu_ps(columns.bias + c) : scales0;
+    const __m256 bias1 = kBias ? _mm256_loadu_ps(columns.bias + c + 8) : scales1;
+    const int32_t* sums = block.sums + c;
+    float* at = to + c;
+    for (int r = 0; r < all_rows; ++r, sums += stride, at += to_row) {
+      const __m256i point = _mm256_set1_epi32(rows[r].zero_point + 128);
+      const __m256 scale = _mm256_set1_ps(rows[r].scale);
+      const auto eight = [&](__m256i sum, __m256i column_sums, __m256 scales, __m256 bias) {
+        const __m256i moved = _mm256_sub_epi32(sum, _mm256_mullo_epi32(column_sums, point));
+        const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(moved), _mm256_mul_ps(scale, scales));
+        return kBias ? _mm256_add_ps(value, bias) : value;
+      };
+      _mm256_storeu_ps(at, eight(load(sums), column_sums0, scales0, bias0));
+      _mm256_storeu_ps(at + 8, eight(load(sums + 8), column_sums1, scales1, bias1));
+    }
+  }
+  return whole;
+}
+#endif
+
 }  // namespace detail
 
 /// Writes a block of a product: `rows` are the scales of its rows, results are `to_row` numbers apart.
@@ -78,9 +110,16 @@ inline void dequantize(bool vnni, const Block& block, const RowScale* rows, cons
   if (vnni) return detail::dequantize_block_avx512<false>(block, rows, columns, to, to_row);
 #endif
   (void)vnni;
+  int first = 0;
+#if ETIR_INT8_X86 && defined(__AVX2__)
+  first = columns.bias != nullptr ? detail::dequantize_panels_avx2<true>(block, rows, columns, to, to_row)
+                                  : detail::dequantize_panels_avx2<false>(block, rows, columns, to, to_row);
+  if (first == block.columns) return;
+#endif
+  const ColumnTerms rest = columns.from(first);
   for (int r = 0; r < block.rows; ++r) {
-    detail::dequantize_row(block.row_sums(r), rows[r], columns.sums, columns.scales, columns.bias, block.columns,
-                           to + r * to_row);
+    detail::dequantize_row(block.row_sums(r) + first, rows[r], rest.sums, rest.scales, rest.bias, block.columns - first,
+                           to + r * to_row + first);
   }
 }
 

@@ -146,6 +146,23 @@ ETIR_VNNI inline void quantize_chunks_avx512(const float* x, int64_t chunks, flo
 }
 #endif
 
+#if defined(__AVX2__)
+/// quantize() of 32 numbers, which compilers narrow one half of a register at a time.
+inline __m256i quantize_avx2(const float* x, float inverse, float zero) {
+  const __m256 factor = _mm256_set1_ps(inverse), shift = _mm256_set1_ps(zero);
+  const __m256 low = _mm256_set1_ps(-128), high = _mm256_set1_ps(127);
+  const auto eight = [&](const float* from) {
+    // Of a NaN and a number this maximum is the second.
+    const __m256 value = _mm256_max_ps(_mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(from), factor), shift), low);
+    return _mm256_cvtps_epi32(_mm256_min_ps(value, high));
+  };
+  const __m256i first = _mm256_packs_epi32(eight(x), eight(x + 8)),
+                second = _mm256_packs_epi32(eight(x + 16), eight(x + 24));
+  // Packing works in halves of a register.
+  return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+#endif
+
 }  // namespace detail
 
 /// Chooses scale and zero point of `n` numbers. A row with a number that is not finite has the scale NaN, so that its
@@ -176,7 +193,13 @@ inline void quantize(const float* x, int64_t n, float inverse, float zero, int8_
   constexpr float kLow = -128, kHigh = 127;
   // Adding 1.5 * 2^23 rounds a number of this size to an integer.
   constexpr float kShift = 12582912.0f;
-  for (int64_t k = 0; k < n; ++k) {
+  int64_t k = 0;
+#if defined(__AVX2__)
+  for (; k + 32 <= n; k += 32) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + k), detail::quantize_avx2(x + k, inverse, zero));
+  }
+#endif
+  for (; k < n; ++k) {
     const float product = x[k] * inverse;
     float value = product + zero;
     value = value > kLow ? value : kLow;
@@ -191,22 +214,9 @@ inline int32_t quantize_and_sum(const float* x, int64_t n, float inverse, float 
   int64_t k = 0;
   int32_t sum = 0;
 #if defined(__AVX2__)
-  // Compilers narrow one half of a register at a time.
-  const __m256 factor = _mm256_set1_ps(inverse), shift = _mm256_set1_ps(zero);
-  const __m256 low = _mm256_set1_ps(-128), high = _mm256_set1_ps(127);
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // packing works in halves of a register
   __m256i sums = _mm256_setzero_si256();
   for (; k + 32 <= n; k += 32) {
-    __m256i eights[4];
-    for (int v = 0; v < 4; ++v) {
-      const __m256 product = _mm256_mul_ps(_mm256_loadu_ps(x + k + 8 * v), factor);
-      // Of a NaN and a number this maximum is the second.
-      const __m256 value = _mm256_max_ps(_mm256_add_ps(product, shift), low);
-      eights[v] = _mm256_cvtps_epi32(_mm256_min_ps(value, high));
-    }
-    const __m256i mixed =
-        _mm256_packs_epi16(_mm256_packs_epi32(eights[0], eights[1]), _mm256_packs_epi32(eights[2], eights[3]));
-    const __m256i numbers = _mm256_permutevar8x32_epi32(mixed, order);
+    const __m256i numbers = detail::quantize_avx2(x + k, inverse, zero);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + k), numbers);
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), numbers);
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
