@@ -6,8 +6,9 @@ The models and recipes are those of `quantization_flow.py`. Every engine has one
 others (`in_turns.py`); a cell is the least processor time of a call in ms and, in brackets, the dB from float32 on
 inputs that calibration has not seen (of nets with random weights that says little: MobileNetV2's outputs are nearly
 constant). ``etir, float32`` is etir's own runtime without quantization, ``etir, float32, native`` its machine code,
-which ``etir, native`` has for what a recipe leaves in float32. OpenVINO has no dynamic recipe: there its static one
-stands, with NNCF's preset for transformers, which smooths. Engines that are not installed are left out, and said to be:
+which ``etir, native`` has for what a recipe leaves in float32, and so has ``etir, reduced``, whose weights are from -63
+to 63. OpenVINO has no dynamic recipe: there its static one stands, with NNCF's preset for transformers, which smooths.
+Engines that are not installed are left out, and said to be:
 the extra ``bench`` and ``pip install nncf``.
 """
 
@@ -79,6 +80,11 @@ def _kernels_native(task: Task, recipe: str) -> Engine:
     return _own(etir_file(task.module, task.calibration, recipe, target="etir", delegates=["native"]))
 
 
+def _reduced(task: Task, recipe: str) -> Engine:
+    delegates = ["native"]
+    return _own(etir_file(task.module, task.calibration, recipe, target="etir", delegates=delegates, reduce_range=True))
+
+
 def _xnnpack(task: Task, recipe: str) -> Engine:
     return _on_stock(etir_file(task.module, task.calibration, recipe, delegates=["xnnpack"]))
 
@@ -125,6 +131,7 @@ ENGINES: dict[str, Callable[[Task, str], Engine]] = {
     "etir, float32, native": _native,
     "etir": _kernels,
     "etir, native": _kernels_native,
+    "etir, reduced": _reduced,
     "etir, XNNPACK": _xnnpack,
     "stock, XNNPACK": _stock,
     "ONNX Runtime": _onnxruntime,
@@ -166,7 +173,7 @@ def table(rows: dict[str, dict[str, dict[str, Any]]], engines: list[str]) -> str
     lines.append(["---"] * len(lines[0]))
     for name, found in rows.items():
         cells = [f"{found[e]['ms']:.2f} ({found[e]['dB']})" if e in found else "–" for e in engines]
-        ours = [found[e]["ms"] for e in ("etir", "etir, native", "etir, XNNPACK") if e in found]
+        ours = [found[e]["ms"] for e in ("etir", "etir, native", "etir, reduced", "etir, XNNPACK") if e in found]
         others = [found[e]["ms"] for e in found if not e.startswith("etir")]
         lines.append([name, MODELS[name][1], *cells, f"{min(ours) / min(others):.2f}" if ours and others else "–"])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

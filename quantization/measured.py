@@ -139,8 +139,9 @@ def _layer(op: EdgeOp, measured: Measured) -> Layer | None:
         array = measured.weights[op]
         integers, scales = integers_of(op, measured.store) or as_stored(op, array, measured.store)
         loss, size = sqnr(array, multiplied_out(integers, scales, how)), stored_bytes(integers, scales, how)
-        if how.bits != 8:
-            kind = f"int{how.bits} weights" if kind == "int8 weights" else f"{kind}, int{how.bits} weights"
+        bits = 7 if how.reduced else how.bits
+        if bits != 8:
+            kind = f"int{bits} weights" if kind == "int8 weights" else f"{kind}, int{bits} weights"
     observe = result_of(op)
     seen = None if observe is None else measured.statistics.get(observe)
     if observe is None or seen is None or not seen.samples:

@@ -99,7 +99,9 @@ class QuantizationReport:
 
 KINDS = (
     "int8",
+    "int8, int7 weights",
     "int8 at run time",
+    "int8 at run time, int7 weights",
     "int8 at run time, int4 weights",
     "int8 weights",
     "int4 weights",

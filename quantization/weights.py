@@ -23,8 +23,12 @@ next to nothing beside its bias, and gets a wider scale for them.
 """
 BLOCK = 32
 """Numbers of 4 bits that share a scale."""
+REDUCED = 63
+"""The largest integer of a weight of a reduced range: two of them times 255 fit into 16 bits, so that x86 processors
+without VNNI multiply all of them as bytes.
+"""
 BOUNDS = {8: (-MOST, MOST), 4: (-8, 7)}
-"""The integers of a weight, by their bits."""
+"""The integers that a weight may have, by its bits."""
 _DIVISORS = (6.0, 6.5, 7.0, 7.25, 7.5, 7.75, 8.0, 8.5)
 """By what the largest magnitude is divided to have the scales of 4 bits that are tried."""
 
@@ -75,18 +79,25 @@ def weight_rows(block: int = BLOCK) -> tuple[QuantizedRow, ...]:
     return tuple(replace(r, block=block, conditions=conditions) if r.bits == 4 else r for r in WEIGHT_ROWS)
 
 
-def quantized_weight(weight: np.ndarray, axis: int, least: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def bounds_of(how: Uniform) -> tuple[int, int]:
+    """The integers that a weight is rounded to."""
+    return (-REDUCED, REDUCED) if how.reduced else BOUNDS[how.bits]
+
+
+def quantized_weight(
+    weight: np.ndarray, axis: int, least: np.ndarray | None = None, largest: int = MOST
+) -> tuple[np.ndarray, np.ndarray]:
     """int8 numbers of the shape of ``weight`` and float32 scales, one for each index of ``axis``, and not below
-    ``least``: the largest magnitude is 127. A row of zeros has the scale 1.
+    ``least``: the largest magnitude is ``largest``. A row of zeros has the scale 1.
     """
     import numpy as np
 
     others = tuple(d for d in range(weight.ndim) if d != axis)
     most = np.abs(weight).max(axis=others) if weight.size else np.zeros(weight.shape[axis], np.float32)
-    scales = np.where(most > 0, most / np.float32(MOST), np.float32(1)).astype(np.float32)
+    scales = np.where(most > 0, most / np.float32(largest), np.float32(1)).astype(np.float32)
     scales = np.maximum(scales, np.finfo(np.float32).tiny if least is None else least).astype(np.float32)
     along = scales.reshape([-1 if d == axis else 1 for d in range(weight.ndim)])
-    return np.clip(np.rint(weight / along), -MOST, MOST).astype(np.int8), scales
+    return np.clip(np.rint(weight / along), -largest, largest).astype(np.int8), scales
 
 
 def quantized_blocks(weight: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +141,9 @@ def stored_weight(weight: np.ndarray, how: Uniform, least: np.ndarray | None = N
     if how.bits == 4 and how.block is None:
         integers, scales = quantized_blocks(weight.reshape(len(weight), -1), weight[0].size)
         return integers.reshape(weight.shape), scales.reshape(-1)
-    return quantized_weight(weight, how.axis or 0, least) if how.block is None else quantized_blocks(weight, how.block)
+    if how.block is not None:
+        return quantized_blocks(weight, how.block)
+    return quantized_weight(weight, how.axis or 0, least, bounds_of(how)[1])
 
 
 def multiplied_out(integers: np.ndarray, scales: np.ndarray, how: Uniform) -> np.ndarray:

@@ -4,7 +4,8 @@
   (``seen``) and what was chosen (``as``). A person may edit either.
 * ``#quant.range<-1.84, 6.02, samples = 64>`` is the least and the greatest number of so many samples.
 * ``#quant.uniform<i8, scale = 0.0308, zero_point = -68>`` stores a number x as ``round(x / scale) + zero_point``;
-  ``#quant.uniform<i8, axis = 0>`` are weights with a scale for each index of a dim, which follows from them, and
+  ``#quant.uniform<i8, axis = 0>`` are weights with a scale for each index of a dim, which follows from them,
+  ``#quant.uniform<i8<-63:63>, axis = 0>`` such of a reduced range, written as in MLIR's quantized types, and
   ``#quant.uniform<i4, axis = 0, block = 32>`` such of 4 bits with one for every 32 numbers of a row.
 """
 
@@ -39,7 +40,8 @@ LOW, HIGH = -128, 127
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
 _RANGE = re.compile(rf"\s*({_NUMBER})\s*,\s*({_NUMBER})\s*,\s*samples\s*=\s*(\d+)\s*")
 _UNIFORM = re.compile(rf"\s*i8\s*,\s*scale\s*=\s*({_NUMBER})\s*,\s*zero_point\s*=\s*(-?\d+)\s*")
-_WEIGHTS = re.compile(r"\s*i(4|8)\s*,\s*axis\s*=\s*(\d+)\s*(?:,\s*block\s*=\s*([1-9]\d*)\s*)?")
+_REDUCED = "<-63:63>"
+_WEIGHTS = re.compile(rf"\s*i(4|8|8{_REDUCED})\s*,\s*axis\s*=\s*(\d+)\s*(?:,\s*block\s*=\s*([1-9]\d*)\s*)?")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Range:
 @dataclass(frozen=True)
 class Uniform:
     """int8 numbers with one scale and zero point; or (``axis``) symmetric ones of 8 or 4 ``bits`` with a scale for each
-    index of a dim, or for each ``block`` numbers that follow each other in the last dim.
+    index of a dim, or for each ``block`` numbers that follow each other in the last dim. ``reduced`` ones of 8 bits are
+    from -63 to 63.
     """
 
     scale: float | None = None
@@ -62,6 +65,7 @@ class Uniform:
     axis: int | None = None
     bits: int = 8
     block: int | None = None
+    reduced: bool = False
 
 
 @irdl_attr_definition
@@ -94,7 +98,7 @@ class UniformAttr(Data[Uniform]):
         body = parser._parse_dialect_symbol_body()  # pyright: ignore[reportPrivateUsage]
         if (found := _WEIGHTS.fullmatch(body)) is not None:
             block = None if found[3] is None else int(found[3])
-            return Uniform(axis=int(found[2]), bits=int(found[1]), block=block)
+            return Uniform(axis=int(found[2]), bits=int(found[1][0]), block=block, reduced=_REDUCED in found[1])
         if (found := _UNIFORM.fullmatch(body)) is not None:
             return Uniform(float(found[1]), int(found[2]))
         parser.raise_error("integers are <i8, scale = number, zero_point = number> or <i8 or i4, axis = dim>", position)
@@ -103,7 +107,7 @@ class UniformAttr(Data[Uniform]):
         u = self.data
         how = f"axis = {u.axis}" if u.axis is not None else f"scale = {u.scale!r}, zero_point = {u.zero_point}"
         block = "" if u.block is None else f", block = {u.block}"
-        printer.print_string(f"<i{u.bits}, {how}{block}>")
+        printer.print_string(f"<i{u.bits}{_REDUCED if u.reduced else ''}, {how}{block}>")
 
 
 @irdl_op_definition

@@ -70,6 +70,7 @@ class AnnotateQuantizationPass(Pass):
     ``skip`` are shell patterns of source modules (``head.*``) and of operators (``aten.mul.Tensor``) that stay in
     floating point. ``results`` observes results of recipes without calibration, too, so that losses can be compared.
     ``block`` is how many numbers of 4 bits share a scale in ``weight-int4``, 0 all of an output channel.
+    ``reduce_range`` marks weights of 8 bits that are multiplied by integers for integers from -63 to 63.
     """
 
     name = "annotate-quantization"
@@ -80,12 +81,18 @@ class AnnotateQuantizationPass(Pass):
     block: int = BLOCK
     target: str = ""
     libraries: tuple[str, ...] = ()
+    reduce_range: bool = False
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Raises E1501 for an unknown recipe, E1101, E1107 and E1110 for wrong backends."""
         recipe = recipe_of(self.recipe)
         if self.block < 0 or (self.block != BLOCK and (recipe.integers or recipe.bits != 4)):
             raise E1501.error(f"'{recipe.name}' with blocks of {self.block}: 'weight-int4' has them, and 0 for none")
+        if self.reduce_range and (not recipe.integers or recipe.bits != 8):
+            raise E1501.error(
+                f"'{recipe.name}' with weights of a reduced range: 'static-int8' and 'dynamic-int8', which multiply "
+                "integers of 8 bits, have them"
+            )
         found = rows_of(recipe, self.backend, self.block, self.target, self.libraries)
         known = [row for row in found if row.bits in (recipe.bits, 8)]
         rows: dict[str, list[QuantizedRow]] = {}
@@ -117,7 +124,8 @@ class AnnotateQuantizationPass(Pass):
             op.attributes[WHY] = StringAttr(reason or "")
             return None
         if row.weight:
-            op.attributes[WEIGHT] = UniformAttr(Uniform(axis=row.axis, bits=row.bits, block=row.block))
+            reduced = self.reduce_range and row.bits == 8 and row.scheme != WEIGHT_ROW
+            op.attributes[WEIGHT] = UniformAttr(Uniform(axis=row.axis, bits=row.bits, block=row.block, reduced=reduced))
         if row.scheme == DYNAMIC_ROW:
             op.attributes[DYNAMIC] = ArrayAttr([StringAttr(name) for name in row.activations])
         if row.scheme != STATIC:

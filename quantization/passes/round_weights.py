@@ -48,7 +48,7 @@ from etir.quantization.passes.equalize_channels import scale_group
 from etir.quantization.passes.materialize_quantization import least_scales, write_weight
 from etir.quantization.rounding import Grid, as_rows, from_rows, gptq
 from etir.quantization.samples import samples_of
-from etir.quantization.weights import BOUNDS, as_bfloat16
+from etir.quantization.weights import as_bfloat16, bounds_of
 
 ROUNDINGS = {"nearest": "minmax", "mse": "mse", "hqq": "hqq", "gptq": "mse", "awq": "mse"}
 """The methods, and how each chooses scales."""
@@ -145,7 +145,7 @@ def _groups(op: EdgeOp) -> object:
 
 def grid_of(how: Uniform, columns: int) -> Grid:
     """The integers of a weight that is stored like this, in rows of so many numbers."""
-    low, high = BOUNDS[how.bits]
+    low, high = bounds_of(how)
     return Grid(low, high, columns if how.block is None else how.block)
 
 

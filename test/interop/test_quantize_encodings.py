@@ -127,6 +127,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     for part in ("no channels to smooth", "rounded by gptq", "layers corrected", "layers in float32"):
         assert part in told
+    assert main([*common, "--reduce-range"]) == 0
+    assert Path(output).read_bytes() == _quantize(reduce_range=True).compile().buffer
     wide = str(tmp_path / "wide.pt2")
     torch.export.save(torch.export.export(nn.Linear(64, 32).eval(), (torch.randn(1, 64),)), wide)
     assert main([wide, "-o", output, "--quantize", "weight-int4", "--block", "0"]) == 0
@@ -134,6 +136,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "goes with --quantize" in capsys.readouterr().err
     assert main([program, "-o", output, "--quantize", "weight-int8", "--encodings-in", encodings]) != 0
     assert "E1502" in capsys.readouterr().err
+    assert main([program, "-o", output, "--quantize", "weight-int8", "--reduce-range"]) != 0
+    assert "E1501" in capsys.readouterr().err
 
 
 class _Outliers(nn.Module):

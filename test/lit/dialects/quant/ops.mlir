@@ -16,6 +16,8 @@ func.func @observed(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func @layer(%x: tensor<2x4xf32>, %w: tensor<3x4xf32>) -> tensor<2x3xf32> {
   // CHECK-NEXT: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8, axis = 0>}
   %0 = edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8, axis = 0>} : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+  // CHECK-NEXT: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8<-63:63>, axis = 0>}
+  %r = edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i8<-63:63>, axis = 0>} : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
   // CHECK-NEXT: edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i4, axis = 0, block = 2>, quant.dynamic = ["input"]}
   %1 = edge.aten.linear.default(%x, %w) {quant.weight = #quant.uniform<i4, axis = 0, block = 2>, quant.dynamic = ["input"]} : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
   func.return %0 : tensor<2x3xf32>
