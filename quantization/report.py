@@ -104,6 +104,7 @@ KINDS = (
     "int8 at run time, int7 weights",
     "int8 at run time, int4 weights",
     "int8 weights",
+    "int7 weights",
     "int4 weights",
     "float32",
 )

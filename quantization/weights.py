@@ -9,7 +9,7 @@ from etir.backends.api.conditions import constant, dtypes, not_empty, rank
 from etir.backends.api.patterns import Match, condition
 from etir.backends.api.quantization import WEIGHT, QuantizedRow, in_blocks
 from etir.dialects.experts import EXPERT_LINEAR
-from etir.dialects.quant.ops import Uniform
+from etir.dialects.quant.ops import REDUCED, Uniform
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,10 +23,6 @@ next to nothing beside its bias, and gets a wider scale for them.
 """
 BLOCK = 32
 """Numbers of 4 bits that share a scale."""
-REDUCED = 63
-"""The largest integer of a weight of a reduced range: two of them times 255 fit into 16 bits, so that x86 processors
-without VNNI multiply all of them as bytes.
-"""
 BOUNDS = {8: (-MOST, MOST), 4: (-8, 7)}
 """The integers that a weight may have, by its bits."""
 _DIVISORS = (6.0, 6.5, 7.0, 7.25, 7.5, 7.75, 8.0, 8.5)

@@ -36,12 +36,17 @@ from xdsl.utils.exceptions import VerifyException
 
 LOW, HIGH = -128, 127
 """Integers of ``i8``."""
+REDUCED = 63
+"""The largest integer of weights of a reduced range: two of them times 255 fit into 16 bits, so that x86 processors
+without VNNI multiply all of them as bytes.
+"""
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
 _RANGE = re.compile(rf"\s*({_NUMBER})\s*,\s*({_NUMBER})\s*,\s*samples\s*=\s*(\d+)\s*")
 _UNIFORM = re.compile(rf"\s*i8\s*,\s*scale\s*=\s*({_NUMBER})\s*,\s*zero_point\s*=\s*(-?\d+)\s*")
-_REDUCED = "<-63:63>"
-_WEIGHTS = re.compile(rf"\s*i(4|8|8{_REDUCED})\s*,\s*axis\s*=\s*(\d+)\s*(?:,\s*block\s*=\s*([1-9]\d*)\s*)?")
+_BOUNDS = f"<-{REDUCED}:{REDUCED}>"
+_WEIGHTS = re.compile(r"\s*i(4|8)\s*,\s*axis\s*=\s*(\d+)\s*(?:,\s*block\s*=\s*([1-9]\d*)\s*)?")
+_REDUCED_WEIGHTS = re.compile(rf"\s*i8{_BOUNDS}\s*,\s*axis\s*=\s*(\d+)\s*")
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,8 @@ class Range:
 @dataclass(frozen=True)
 class Uniform:
     """int8 numbers with one scale and zero point; or (``axis``) symmetric ones of 8 or 4 ``bits`` with a scale for each
-    index of a dim, or for each ``block`` numbers that follow each other in the last dim. ``reduced`` ones of 8 bits are
-    from -63 to 63.
+    index of a dim, or for each ``block`` numbers that follow each other in the last dim. ``reduced`` ones, of 8 bits
+    and without blocks, are from -:data:`REDUCED` to :data:`REDUCED`.
     """
 
     scale: float | None = None
@@ -98,7 +103,9 @@ class UniformAttr(Data[Uniform]):
         body = parser._parse_dialect_symbol_body()  # pyright: ignore[reportPrivateUsage]
         if (found := _WEIGHTS.fullmatch(body)) is not None:
             block = None if found[3] is None else int(found[3])
-            return Uniform(axis=int(found[2]), bits=int(found[1][0]), block=block, reduced=_REDUCED in found[1])
+            return Uniform(axis=int(found[2]), bits=int(found[1]), block=block)
+        if (found := _REDUCED_WEIGHTS.fullmatch(body)) is not None:
+            return Uniform(axis=int(found[1]), reduced=True)
         if (found := _UNIFORM.fullmatch(body)) is not None:
             return Uniform(float(found[1]), int(found[2]))
         parser.raise_error("integers are <i8, scale = number, zero_point = number> or <i8 or i4, axis = dim>", position)
@@ -107,7 +114,7 @@ class UniformAttr(Data[Uniform]):
         u = self.data
         how = f"axis = {u.axis}" if u.axis is not None else f"scale = {u.scale!r}, zero_point = {u.zero_point}"
         block = "" if u.block is None else f", block = {u.block}"
-        printer.print_string(f"<i{u.bits}{_REDUCED if u.reduced else ''}, {how}{block}>")
+        printer.print_string(f"<i{u.bits}{_BOUNDS if u.reduced else ''}, {how}{block}>")
 
 
 @irdl_op_definition

@@ -124,7 +124,7 @@ class AnnotateQuantizationPass(Pass):
             op.attributes[WHY] = StringAttr(reason or "")
             return None
         if row.weight:
-            reduced = self.reduce_range and row.bits == 8 and row.scheme != WEIGHT_ROW
+            reduced = self.reduce_range and row.bits == 8 and row.block is None and row.scheme != WEIGHT_ROW
             op.attributes[WEIGHT] = UniformAttr(Uniform(axis=row.axis, bits=row.bits, block=row.block, reduced=reduced))
         if row.scheme == DYNAMIC_ROW:
             op.attributes[DYNAMIC] = ArrayAttr([StringAttr(name) for name in row.activations])

@@ -15,10 +15,10 @@ import etir
 from etir.diagnostics import EtirError
 from etir.dialects.et.program import WeightOp
 from etir.dialects.et.weights import payload_of
+from etir.dialects.quant.ops import REDUCED
 from etir.dialects.text import parse_module, print_module
 from etir.quantization.aimet import encodings_text
-from etir.quantization.report import sqnr
-from etir.quantization.weights import REDUCED
+from etir.quantization.report import KINDS, sqnr
 from etir.quantized import Quantized
 
 from etir_testing.interop.xnnpack_runs import run_own, run_stock
@@ -122,6 +122,19 @@ def test_text() -> None:
     assert text.count("#quant.uniform<i8<-63:63>, axis = 0>") == 4  # the transposed one has the other dim
     assert text.count("#quant.uniform<i8<-63:63>, axis = 1>") == 1
     assert print_module(parse_module(text)) == text
+
+
+def test_a_budget_leaves_integers_for_weights_only() -> None:
+    """The head of the report counts them, too."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.Tanh(), nn.Linear(64, 32)).eval()
+    samples = [(torch.randn(8, 64) * torch.logspace(-2, 2, 64),) for _ in range(3)]
+    program = torch.export.export(net, samples[0])
+    found = etir.quantize(program, calibration=samples, target="etir", reduce_range=True, budget=30)
+    stored = [layer.stored for layer in found.report.layers]
+    assert stored == ["int7 weights", "int8, int7 weights", "int8", "int8, int7 weights"]
+    assert set(stored) <= set(KINDS)
+    assert "layers: 1 int8, 2 int8, int7 weights, 1 int7 weights" in str(found.report)
 
 
 @pytest.mark.parametrize("recipe", ["8da4w", "weight-int8", "weight-int4"])
