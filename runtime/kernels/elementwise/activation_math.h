@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/util/vector_math.h"
+#include "kernels/util/wide.h"
 
 namespace etir {
 
@@ -28,6 +29,13 @@ inline T gelu_tanh_of(T x) {
 template <typename T>
 inline T gelu_of(T x) {
   return T(0.5) * x * (T(1) + verf(x * static_cast<T>(kSqrtHalf)));
+}
+/// gelu_of() in the steps of erf.
+constexpr auto gelu_steps() {
+  constexpr float kScale = static_cast<float>(kSqrtHalf);
+  return Steps{[](float x) { return Erf::exponent(x * kScale); }, [](float x) { return Erf::near_one(x); },
+               [](float x, float above) { return 0.5f * x * (1.0f + Erf::finish(x * kScale, above)); },
+               [](auto x) { return gelu_of(x); }};
 }
 template <typename T>
 inline T silu_of(T x) {

@@ -14,7 +14,7 @@ void gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Te
   if (approximate == "tanh") {
     unary<kFloats>(ctx, self, out, Wide{[](auto x) { return gelu_tanh_of(x); }});
   } else if (approximate == "none") {
-    unary<kFloats>(ctx, self, out, Wide{[](auto x) { return gelu_of(x); }});
+    unary<kFloats>(ctx, self, out, Wide{gelu_steps()});
   } else {
     ctx.fail(Check::KernelArgument, arg::approximate, static_cast<int64_t>(approximate.size));
   }

@@ -97,12 +97,17 @@ ETIR_UNARY_FLOAT(asinh, kFloatComplex, std::asinh(x))
 ETIR_UNARY_FLOAT(acosh, kFloatComplex, std::acosh(x))
 ETIR_UNARY_FLOAT(atanh, kFloatComplex, std::atanh(x))
 ETIR_UNARY_WIDE(sigmoid, kFloatComplex, vsigmoid(x))
-ETIR_UNARY_WIDE(erf, kFloats, verf(x))
 ETIR_UNARY_FLOAT(erfc, kFloats, std::erfc(x))
 ETIR_UNARY_FLOAT(lgamma, kFloats, std::lgamma(x))
 #undef ETIR_UNARY_FLOAT
 #undef ETIR_UNARY_WIDE
 
+void erf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  unary_float<kFloats>(
+      ctx, self, out,
+      Wide{Steps{[](float x) { return Erf::exponent(x); }, [](float x) { return Erf::near_one(x); },
+                 [](float x, float above) { return Erf::finish(x, above); }, [](auto x) { return verf(x); }}});
+}
 void deg2rad_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   unary_float(ctx, self, out, [](auto x) { return x * static_cast<decltype(x)>(0.017453292519943295769); });
 }

@@ -164,31 +164,43 @@ inline double vtanh(double x) { return std::tanh(x); }
 inline float vsigmoid(float x) { return 1.0f / (1.0f + vexp(-x)); }
 inline double vsigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-/// Below 1 x p(x^2), with an error of 1.2e-9 before rounding; above 1 - e^-q(|x|), whose q is fitted to -log(erfc) on
-/// [1, 3.95], with an error of 1.0e-9: near 1 the last bit counts, since GELU is x (1 + erf(x / sqrt(2))) / 2.
-///
+/// erf(x) in three steps, of which loops make three (wide.h): finish(x, near_one(exponent(x))). Below 1 it is x p(x^2),
+/// with an error of 1.2e-9 before rounding; above 1 - e^-q(|x|), whose q is fitted to -log(erfc) on [1, 3.95], with an
+/// error of 1.0e-9: near 1 the last bit counts, since GELU is x (1 + erf(x / sqrt(2))) / 2.
+struct Erf {
+  /// From 3.95 on the nearest float is 1.
+  static float bounded(float x) {
+    constexpr float kOne = 3.95f;
+    const float magnitude = std::fabs(x);
+    return magnitude > kOne ? kOne : magnitude;
+  }
+  /// -q(|x|).
+  static float exponent(float x) {
+    const float a = bounded(x);
+    float q = -0.0001855748560046777f;
+    q = etir::detail::madd(q, a, 0.002939615398645401f);
+    q = etir::detail::madd(q, a, -0.021805349737405777f);
+    q = etir::detail::madd(q, a, 0.10303743183612823f);
+    q = etir::detail::madd(q, a, 0.6382256150245667f);
+    q = etir::detail::madd(q, a, 1.1270400285720825f);
+    q = etir::detail::madd(q, a, 0.00035370929981581867f);
+    return -q;
+  }
+  static float near_one(float exponent) { return 1.0f - vexp_nonpositive(exponent); }
+  static float finish(float x, float above) {
+    const float a = bounded(x), z = a * a;
+    float p = 7.889119297033176e-05f;
+    p = etir::detail::madd(p, z, -0.0008020841050893068f);
+    p = etir::detail::madd(p, z, 0.005189535208046436f);
+    p = etir::detail::madd(p, z, -0.026854444295167923f);
+    p = etir::detail::madd(p, z, 0.11283600330352783f);
+    p = etir::detail::madd(p, z, -0.3761262595653534f);
+    p = etir::detail::madd(p, z, 1.1283791065216064f);
+    return std::copysign(a < 1.0f ? a * p : above, x);
+  }
+};
 /// GCC finds it too long to be a part of more than one loop, and a loop that calls it is no SIMD code.
-[[gnu::always_inline]] inline float verf(float x) {
-  constexpr float kOne = 3.95f;  // from here on the nearest float is 1
-  const float magnitude = std::fabs(x);
-  const float a = magnitude > kOne ? kOne : magnitude;
-  const float z = a * a;
-  float p = 7.889119297033176e-05f;
-  p = etir::detail::madd(p, z, -0.0008020841050893068f);
-  p = etir::detail::madd(p, z, 0.005189535208046436f);
-  p = etir::detail::madd(p, z, -0.026854444295167923f);
-  p = etir::detail::madd(p, z, 0.11283600330352783f);
-  p = etir::detail::madd(p, z, -0.3761262595653534f);
-  p = etir::detail::madd(p, z, 1.1283791065216064f);
-  float q = -0.0001855748560046777f;
-  q = etir::detail::madd(q, a, 0.002939615398645401f);
-  q = etir::detail::madd(q, a, -0.021805349737405777f);
-  q = etir::detail::madd(q, a, 0.10303743183612823f);
-  q = etir::detail::madd(q, a, 0.6382256150245667f);
-  q = etir::detail::madd(q, a, 1.1270400285720825f);
-  q = etir::detail::madd(q, a, 0.00035370929981581867f);
-  return std::copysign(a < 1.0f ? a * p : 1.0f - vexp_nonpositive(-q), x);
-}
+[[gnu::always_inline]] inline float verf(float x) { return Erf::finish(x, Erf::near_one(Erf::exponent(x))); }
 inline double verf(double x) { return std::erf(x); }
 
 }  // namespace etir

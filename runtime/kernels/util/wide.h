@@ -1,10 +1,13 @@
 // Loops over floats whose vectors have 512 bits where the processor has them.
 //
 // Kernels are built for levels of the x86-64 ABI, with vectors of 256 bits; for a function of many steps vectors of
-// twice the size take half the time. Element by element it is the same arithmetic: results have the same bits.
+// twice the size take half the time. Without them, a long chain of steps is several loops (Steps): a processor looks
+// ahead by so many instructions, and finds too few chains among them to be busy. Element by element it is the same
+// arithmetic: results have the same bits.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/util/vnni.h"
 
@@ -45,12 +48,43 @@ struct Wide {
 template <typename F>
 Wide(F) -> Wide<F>;
 
+/// A function f of T that is, of float32 numbers, last(x, middle(first(x))): three chains that are as long.
+template <typename First, typename Middle, typename Last, typename F>
+struct Steps {
+  First first;
+  Middle middle;
+  Last last;
+  F function;
+
+  template <typename T>
+  auto operator()(T x) const {
+    if constexpr (std::is_same_v<T, float>)
+      return last(x, middle(first(x)));
+    else
+      return function(x);
+  }
+};
+template <typename First, typename Middle, typename Last, typename F>
+Steps(First, Middle, Last, F) -> Steps<First, Middle, Last, F>;
+
 namespace detail {
 
 // Flattened, since compilers find such functions too long to be parts of two loops.
 template <typename F>
 [[gnu::flatten]] void apply_plain(const F& f, float* __restrict out, int64_t n, const float* __restrict a) {
   for (int64_t i = 0; i < n; ++i) out[i] = f(a[i]);
+}
+template <typename First, typename Middle, typename Last, typename F>
+[[gnu::flatten]] void apply_plain(const Steps<First, Middle, Last, F>& f, float* __restrict out, int64_t n,
+                                  const float* __restrict a) {
+  constexpr int64_t kBlock = 64;
+  float between[kBlock];
+  for (int64_t at = 0; at < n; at += kBlock) {
+    const int64_t count = n - at < kBlock ? n - at : kBlock;
+    for (int64_t i = 0; i < count; ++i) between[i] = f.first(a[at + i]);
+    for (int64_t i = 0; i < count; ++i) between[i] = f.middle(between[i]);
+    for (int64_t i = 0; i < count; ++i) out[at + i] = f.last(a[at + i], between[i]);
+  }
 }
 #if ETIR_WIDE
 template <typename F>

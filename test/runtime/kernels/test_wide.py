@@ -38,6 +38,20 @@ def test_gelu(both: tuple[Kernels, Kernels], approximate: str) -> None:
     torch.testing.assert_close(wide.view(torch.float32), wanted, rtol=2e-5, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.parametrize(("name", "more"), [("erf", []), ("gelu", ["none"])])
+@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 131])
+@pytest.mark.parametrize("instructions", ["avx2", "vnni"])
+def test_steps_of_any_length(instructions: str, name: str, more: list[object], count: int) -> None:
+    """Functions in several loops over blocks: numbers have the bits that they have alone."""
+    x = floats()[-1003:][::3][:count].contiguous()
+    kernels = integer_kernels(instructions)
+    whole = bits(kernels, f"aten::{name}.out", [x, *more], torch.empty_like(x))
+    alone = [bits(kernels, f"aten::{name}.out", [v, *more], torch.empty_like(v)) for v in x.split(1)]
+    assert torch.equal(whole, torch.cat(alone))
+    wanted = getattr(torch.nn.functional, name, torch.erf)(x.double()).float()
+    torch.testing.assert_close(whole.view(torch.float32), wanted, rtol=2e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["erf", "exp", "log", "mish", "sigmoid", "silu", "tanh"])
 def test_functions(both: tuple[Kernels, Kernels], name: str) -> None:
     x = floats()
