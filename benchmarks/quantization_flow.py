@@ -81,7 +81,7 @@ def _sentences() -> tuple[nn.Module, Samples, Samples]:
     import pydoc_data.topics
 
     lines = [line.strip() for text in pydoc_data.topics.topics.values() for line in text.split(". ")]
-    chosen = [" ".join(line.split()) for line in lines if 60 < len(line) < 200][::97][:24]
+    chosen = [" ".join(line.split()) for line in lines if 60 < len(line) < 200][::33][:24]
     encoded = [tokenizer.encode(line) for line in chosen]
     samples = [(torch.tensor([e.ids]), torch.tensor([e.attention_mask])) for e in encoded]
     return load_minilm(), samples[:8], samples[8:]
