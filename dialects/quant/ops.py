@@ -108,7 +108,8 @@ class UniformAttr(Data[Uniform]):
             return Uniform(axis=int(found[1]), reduced=True)
         if (found := _UNIFORM.fullmatch(body)) is not None:
             return Uniform(float(found[1]), int(found[2]))
-        parser.raise_error("integers are <i8, scale = number, zero_point = number> or <i8 or i4, axis = dim>", position)
+        weights = f"<i8 or i4, axis = dim> or <i8{_BOUNDS}, axis = dim>"
+        parser.raise_error(f"integers are <i8, scale = number, zero_point = number>, {weights}", position)
 
     def print_parameter(self, printer: Printer) -> None:
         u = self.data

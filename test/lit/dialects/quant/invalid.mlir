@@ -41,7 +41,7 @@ func.func @text(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @text(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below [E0101] {{integers are <i8, scale = number, zero_point = number> or <i8 or i4, axis = dim>}}
+  // expected-error @below [E0101] {{integers are <i8, scale = number, zero_point = number>, <i8 or i4, axis = dim> or <i8<-63:63>, axis = dim>}}
   %0 = quant.observe %x {as = #quant.uniform<i4>} : tensor<4xf32>
   func.return %0 : tensor<4xf32>
 }
@@ -49,7 +49,7 @@ func.func @text(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @text(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below [E0101] {{integers are <i8, scale = number, zero_point = number> or <i8 or i4, axis = dim>}}
+  // expected-error @below [E0101] {{integers are <i8, scale = number, zero_point = number>, <i8 or i4, axis = dim> or <i8<-63:63>, axis = dim>}}
   %0 = quant.observe %x {as = #quant.uniform<i4<-63:63>, axis = 0>} : tensor<4xf32>
   func.return %0 : tensor<4xf32>
 }
@@ -57,7 +57,7 @@ func.func @text(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @text(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below [E0101] {{integers are <i8, scale = number, zero_point = number> or <i8 or i4, axis = dim>}}
+  // expected-error @below [E0101] {{integers are <i8, scale = number, zero_point = number>, <i8 or i4, axis = dim> or <i8<-63:63>, axis = dim>}}
   %0 = quant.observe %x {as = #quant.uniform<i8<-63:63>, axis = 0, block = 32>} : tensor<4xf32>
   func.return %0 : tensor<4xf32>
 }
