@@ -48,7 +48,7 @@ struct Wide {
 template <typename F>
 Wide(F) -> Wide<F>;
 
-/// A function f of T that is, of float32 numbers, last(x, middle(first(x))): three chains that are as long.
+/// A function f of T that is, of float32 numbers, last(x, middle(first(x))): chains of about the same length.
 template <typename First, typename Middle, typename Last, typename F>
 struct Steps {
   First first;
