@@ -109,10 +109,9 @@ inline float vexp_nonpositive(float x) {
   const float n = shifted - etir::detail::kRoundMagic;
   const float rest =
       etir::detail::madd(n, -etir::detail::kLn2Low, etir::detail::madd(n, -etir::detail::kLn2High, above));
-  // n is in the low bits of `shifted`; it is added to the exponent of a number in [sqrt(1/2), sqrt(2)].
-  const uint32_t exponent = etir::detail::bit_cast<uint32_t>(shifted) << 23;
-  const uint32_t bits = etir::detail::bit_cast<uint32_t>(etir::detail::expm1_reduced(rest) + 1.0f) + exponent;
-  return x < kLeast ? 0.0f : etir::detail::bit_cast<float>(bits);
+  // n is in the low bits of `shifted`. A product, which is exact, and not a sum of bits: a NaN of any bits stays one.
+  const int32_t n_bits = static_cast<int32_t>(etir::detail::bit_cast<uint32_t>(shifted) & 0x1ffu);
+  return x < kLeast ? 0.0f : (etir::detail::expm1_reduced(rest) + 1.0f) * etir::detail::power_of_two(n_bits);
 }
 inline double vexp_nonpositive(double x) { return std::exp(x); }
 

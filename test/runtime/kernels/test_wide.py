@@ -78,3 +78,13 @@ def test_quantize(both: tuple[Kernels, Kernels], scale: float, zero_point: int, 
         torch.round(finite * (1 / torch.tensor(scale, dtype=torch.float64)).float()) + zero_point, low, high
     )
     assert torch.equal(wide, wanted.to(torch.int8))
+
+
+@pytest.mark.parametrize("instructions", ["avx2", "vnni"])
+def test_erf_of_every_kind_of_nan(instructions: str) -> None:
+    """A NaN may have any sign and any low bits."""
+    low = torch.randint(1, 1 << 23, (500,), generator=torch.Generator().manual_seed(0), dtype=torch.int32)
+    x = torch.cat([low | 0x7F800000, low | -0x800000]).view(torch.float32)
+    assert x.isnan().all()
+    kernels = integer_kernels(instructions)
+    assert bits(kernels, "aten::erf.out", [x], torch.empty_like(x)).view(torch.float32).isnan().all()
