@@ -212,10 +212,11 @@ class _Printer:
             own = _HELPER.search(helper)
             assert own is not None, "a helper begins with its name"
             text = replaced(helper)
-            if text not in self.helpers:
-                self.helpers[text] = own[0].replace("@", name)
+            key = text.replace(own[0], "@", 1)
+            if key not in self.helpers:
+                self.helpers[key] = own[0].replace("@", name)
                 self.texts.append(self._with_sizes(text.replace("@", name), True) + "\n")
-            named[own[0]] = self.helpers[text]
+            named[own[0]] = self.helpers[key]
         return replace(function, body=replaced(function.body))
 
     def _units(self, function: CFunction, count: int) -> str:

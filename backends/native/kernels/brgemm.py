@@ -36,7 +36,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.functions import saved
 from etir.backends.native.kernels.brgemm_text import ProductText
-from etir.backends.native.kernels.brgemm_tile import LINE, WIDEST
+from etir.backends.native.kernels.brgemm_tile import LINE, MOST_ADDRESSES, WIDEST
 from etir.backends.native.kernels.template import (
     CFunction,
     Template,
@@ -61,8 +61,6 @@ UNROLL = 4
 ROWS_UNROLLED, DEPTH_UNROLLED = 192, 256
 """Rows and depth of products that are unrolled with the widest vectors, at least."""
 MOST_UNROLLED = 16
-MOST_ADDRESSES = 8
-"""Rows of a tile whose places are in general registers, as where it goes over lines: x86-64 has sixteen."""
 LOW = 0.7
 """Rows that tiles have of those that they could have, where lines are taken together."""
 ROWS_OF_WHOLE = 64

@@ -287,6 +287,7 @@ class ProductText(TileText):
                 operands += f", b + {offset} + {self.between} + {number} * {share}"
             operands += f", depth, first, last{f', {there}' if there else ''}"
             operands += ", r" if self.crosses else ""
+            operands += "".join(f", {number}" for number in self.given.values())
             lines += [f"{loop} {name}({operands}{', sizes' if self.needs_sizes(name) else ''});"]
         return [*lines, "}"]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 from xdsl.ir import SSAValue
 
@@ -26,6 +27,8 @@ LINE = 16
 WIDEST = 16
 """Floats of the vectors of AVX-512, with which a tile takes whole panels: it has rules of its own, which were measured.
 """
+MOST_ADDRESSES = 8
+"""Rows of a tile whose places are in general registers, as where it goes over lines: x86-64 has sixteen."""
 RUN = 256
 """Products that are summed before their sum is added to the others: the error of a sum grows with it, not with the
 depth.
@@ -77,6 +80,31 @@ class TileText:
         self.passes = 0
         self.tiles: dict[str, str] = {}
 
+    @cached_property
+    def given(self) -> dict[str, int]:
+        """The numbers that a tile is given as arguments, by name: floats between rows of its operands, and to the next
+        tap; steps of a run; what a step fetches ahead.
+
+        Products of other sizes have the same tiles then, each of which a compiler takes its time for, and whose code is
+        there once; it puts the numbers in where all calls have the same ones. Offsets of more rows than
+        ``MOST_ADDRESSES`` need more registers than there are: they stay constants.
+        """
+        operands = {"a": self.op.a, "c": self.op.c, **{f"e{x}": e for x, e in enumerate(self.op.extra)}}
+        found = {f"ld{name}": strides_of(operand.type)[-2] for name, operand in operands.items()}
+        for level, (_, (a, b)) in enumerate(self._loops()):
+            found |= {f"ta{level}": a, f"tb{level}": b}
+        if is_known((self.k,)):
+            found["run"] = self._steps_of_run()
+        if self.passes and not self.cut_taps and self.unroll * self._share() <= LINE:
+            found["share"] = self._share()
+        if self.lines > 1 or self.rows > MOST_ADDRESSES or not is_known((self.m, self.k, *found.values())):
+            return {}
+        return {name: stride for name, stride in found.items() if stride}
+
+    def _loops(self) -> list[tuple[int, tuple[int, int]]]:
+        """The loops over taps: how many there are, and the floats to the next one in a and in b."""
+        return [(count, steps) for count, steps in self.tap_loops if count > 1]
+
     def needs_sizes(self, name: str) -> bool:
         """Whether a tile is given the sizes of the call."""
         return "<|" in self.tiles[name]
@@ -94,7 +122,7 @@ class TileText:
 
     def _tile_lines(self, name: str, rows: int, wide: int, width: int, last: int, is_cut: bool) -> list[str]:
         lanes = self.cpu.vector
-        loops = [(n, steps) for n, steps in self.tap_loops if n > 1]
+        loops = self._loops()
         columns: list[Column] = []  # offset in c, offset in b, lanes
         for panel in range(wide):
             there = last if last and panel == wide - 1 else min(width, self.panel)
@@ -109,6 +137,7 @@ class TileText:
         parameters = f"const float* a, const float* b, float* c{extras}{ahead}, long depth, int first, int last"
         parameters += ", long some" if is_cut else ""
         parameters += ", long r" if self.crosses else ""
+        parameters += "".join(f", long {name}" for name in self.given)
         out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
         if self.crosses:
             out.append(f"  const long row0 = {self._place(self.op.a, 'r')};")
@@ -139,7 +168,7 @@ class TileText:
                 out.append(f"  const float* const n{level} = next;")
         end = "depth"
         if runs > 1:
-            run = -(-most(self.depth) // (runs * self.unroll)) * self.unroll
+            run = self._step_of("run", self._steps_of_run())
             out.append(f"  for (long k0 = 0; k0 < depth; k0 += {run}) {{")
             out.append(f"  const long k1 = k0 + {run} < depth ? k0 + {run} : depth;")
             end = "k1"
@@ -157,6 +186,7 @@ class TileText:
         if runs > 1:
             out.append("  }")
         for level, (_, (a, b)) in reversed([*enumerate(loops)]):
+            a, b = self._step_of(f"ta{level}", a), self._step_of(f"tb{level}", b)
             out.append(f"  a = a{level} + {a}; b = b{level} + {b};")
             if self.passes and not self.cut_taps:
                 out.append(f"  next = n{level} + {b};")
@@ -188,14 +218,14 @@ class TileText:
 
     def _fetch(self, width: int, steps: int) -> list[str]:
         """What so many steps of depth fetch of the panel that is used next: lines of 16 floats."""
-        floats = steps * -(-self.panel // self.passes) if self.passes else 0
+        floats = steps * self._share() if self.passes else 0
         if not floats:
             return []
         if not self.cut_taps:
             lines = " ".join(
                 f"__builtin_prefetch(next + {at}, 0, 2);" for at in range(0, floats if steps > 1 else 1, LINE)
             )
-            return [f"    {lines} next += {floats};"]
+            return [f"    {lines} next += {f'{steps} * share' if 'share' in self.given else floats};"]
         rows = range(0, floats, self.panel)
         lines = [
             f"    __builtin_prefetch(next + (ahead & -{self.panel}) + {row + column}, 0, 2);"
@@ -203,6 +233,10 @@ class TileText:
             for column in range(0, width, LINE)
         ]
         return [*lines, f"    ahead += {floats};"]
+
+    def _share(self) -> int:
+        """The floats of the next panel that a step of depth fetches."""
+        return -(-self.panel // self.passes)
 
     def _fetch_late(self, rows: int, columns: list[Column]) -> list[str]:
         """Fetch what a tile reads at its end: elements of the extra operands, and sums of the slices before. So are
@@ -232,6 +266,11 @@ class TileText:
         """
         bytes_ = 4 * most(extent_of(self.op.c.type))
         return self.cpu.vector >= WIDEST and self.op.over is None and bytes_ > self.cpu.l2 // 2
+
+    def _steps_of_run(self) -> int:
+        """Steps of depth in a run of products, if one tap has several."""
+        runs = -(-most(self.depth) // RUN)
+        return -(-most(self.depth) // (runs * self.unroll)) * self.unroll if runs > 1 else 0
 
     def _run(self, counts: Sequence[int]) -> int:
         """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
@@ -280,9 +319,13 @@ class TileText:
             ]
             result = f"@_body({', '.join(parts)})"
             lines.append(f"    {self._store(0, column, result)}")
-        steps = "".join(f" e{x} += {row};" for x, (row, _) in enumerate(self.extra) if row)
-        lines += [f"    c += {self.ldc};{steps}", "  }"]
+        steps = "".join(f" e{x} += {self._step_of(f'lde{x}', row)};" for x, (row, _) in enumerate(self.extra) if row)
+        lines += [f"    c += {self._step_of('ldc', self.ldc)};{steps}", "  }"]
         return [*lines, "  }"] if lines_of > 1 else lines
+
+    def _step_of(self, name: str, number: int) -> int | str:
+        """A number, by its name where a tile is given it."""
+        return name if name in self.given else number
 
     def _keep(self, rows: int, columns: list[Column]) -> list[str]:
         """Stores the sums on the stack, where they are in nobody's way until the body reads them."""
@@ -331,12 +374,18 @@ class TileText:
             return f"row{row}" if row else 0
         return self._fixed(self.op.a, row)
 
-    def _fixed(self, operand: SSAValue, row: int) -> int:
+    def _fixed(self, operand: SSAValue, row: int) -> int | str:
         """The floats from the first row of a tile to another one, of an operand."""
         strides = strides_of(operand.type)
         if self.lines == 1:
-            return row * strides[-2]
+            name = self._name(operand)
+            return f"{row} * {name}" if row and name in self.given else row * strides[-2]
         return row // self.m * strides[self._line_dim(operand)] + row % self.m * strides[-2]
+
+    def _name(self, operand: SSAValue) -> str:
+        """What the floats between rows of an operand are called."""
+        operands = [self.op.a, self.op.c, *self.op.extra]
+        return ("lda", "ldc", *(f"lde{x}" for x in range(len(self.op.extra))))[operands.index(operand)]
 
     def _line_dim(self, operand: SSAValue) -> int:
         """The dim of lines: that of the batch which lies innermost, before the taps."""

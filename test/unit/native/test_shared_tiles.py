@@ -1,0 +1,84 @@
+"""Register tiles that products of other sizes have, too: they are one function, which is given what differs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from xdsl.dialects.func import FuncOp
+
+from etir.backends.native.cpu import cpu
+from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.print_c import print_c
+
+from etir_testing.native.functions import parsed_function
+from etir_testing.native.images import Code, here
+
+SIZES = [(23, 40, 32), (46, 88, 96), (17, 300, 64), (17, 380, 64)]
+"""Rows, depth and columns: two of one run of products, and two of two runs."""
+
+
+def products(residual: bool) -> FuncOp:
+    """A function of a product of each size, each of which something is added to where ``residual`` says so."""
+    inputs: list[str] = []
+    outputs: list[str] = []
+    body: list[str] = []
+    for i, (m, k, n) in enumerate(SIZES):
+        a, b, c = f"memref<{m}x{k}xf32>", f"memref<{n // 32}x{k}x32xf32>", f"memref<{m}x{n}xf32>"
+        inputs += [f"%a{i}: {a}", f"%b{i}: {b}", *([f"%e{i}: {c}"] if residual else [])]
+        outputs.append(f"%c{i}: {c}")
+        extra = f"(%e{i})" if residual else "()"
+        body += [
+            f"  tile.brgemm %a{i}, %b{i}, %c{i}{extra} : {a}, {b}, {c}({c if residual else ''}) {{",
+            f"  ^bb0(%s{i}: f32{f', %x{i}: f32' if residual else ''}):",
+            *([f"    %t{i} = arith.addf %s{i}, %x{i} : f32"] if residual else []),
+            f"    tile.yield %{'t' if residual else 's'}{i} : f32",
+            "  }",
+        ]
+    count = f"native.outputs = {len(outputs)} : i64"
+    return parsed_function(
+        "\n".join(
+            [f"func.func @f({', '.join(inputs + outputs)}) attributes {{{count}}} {{", *body, "  func.return", "}"]
+        )
+    )
+
+
+def tiles(name: str, residual: bool) -> Counter[str]:
+    """How many functions there are for tiles of each size."""
+    func = products(residual)
+    choose_schedules(func, cpu(name))
+    text = print_c(func, cpu(name)).text
+    return Counter(re.findall(r"void brgemm\d+_(\w+)\(", text))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_tiles_are_shared(residual: bool) -> None:
+    """Tiles of six rows: one for a run of products, and one for several, which is given how long they are."""
+    assert tiles("x86-64-v3", residual) == {"6x1": 2, "5x1": 2, "part": len(SIZES)}
+
+
+def test_high_tiles_have_constants() -> None:
+    """The places of fourteen rows would be in more registers than there are."""
+    assert tiles("x86-64-v4", residual=False)["12x1"] == 2
+
+
+@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize("residual", [False, True])
+def test_what_they_compute(name: str, residual: bool) -> None:
+    func = products(residual)
+    chance = np.random.default_rng(0)
+    inputs: list[np.ndarray] = []
+    wanted: list[np.ndarray] = []
+    for m, k, n in SIZES:
+        x, w = (chance.standard_normal(shape).astype(np.float32) for shape in ((m, k), (n // 32, k, 32)))
+        exact = x.astype(np.float64) @ w.transpose(1, 0, 2).reshape(k, n).astype(np.float64)
+        inputs += [x, w]
+        if residual:
+            added = chance.standard_normal((m, n)).astype(np.float32)
+            inputs.append(added)
+            exact += added
+        wanted.append(exact)
+    for found, exact in zip(Code(func, name)(inputs), wanted, strict=True):
+        assert np.abs(found - exact).max() / np.abs(exact).max() < 1e-6
