@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.rows import POOLS, PRODUCTS, REDUCTIONS
-from etir.backends.native.windows import window_of
+from etir.backends.native.windows import is_depthwise
 from etir.dialects.schema_op import SchemaOp
 
 ROOTS: dict[str, str] = {
@@ -41,9 +40,4 @@ WITH_EPILOGUE = ("product", "convolution", "depthwise", "group_norm", "map")
 def kind_of(op: Operation) -> str | None:
     """The kind of the group that ``op`` is the root of, or None."""
     kind = ROOTS.get(operator_of(op))
-    if kind == "convolution":
-        root = cast(SchemaOp, op)
-        outer = cast("TensorType[Attribute]", root.arg("weight").type).get_shape()[0]
-        if window_of(root).groups == outer > 1:
-            return "depthwise"
-    return kind
+    return "depthwise" if kind == "convolution" and is_depthwise(cast(SchemaOp, op)) else kind

@@ -332,7 +332,7 @@ def _late(func: FuncOp) -> dict[int, None]:
 def _readers(func: FuncOp) -> Iterator[SchemaOp]:
     """The convolutions and pools."""
     for op in func.body.block.ops:
-        if isinstance(op, GroupOp) and op.kind.data in ("convolution", "pool"):
+        if isinstance(op, GroupOp) and op.kind.data in ("convolution", "depthwise", "pool"):
             yield cast(SchemaOp, op.root)
 
 

@@ -1,11 +1,12 @@
-"""The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``loop.py``, ``row_loop.py``,
-``view.py`` and ``winograd.py`` define."""
+"""The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``inside.py``, ``loop.py``,
+``row_loop.py``, ``view.py`` and ``winograd.py`` define."""
 
 from __future__ import annotations
 
 from xdsl.ir import Dialect
 
 from etir.backends.native.flags import FlagsOp
+from etir.backends.native.inside import DepthwiseInsideOp
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.sizes_attr import SizesAttr
@@ -28,8 +29,8 @@ from etir.backends.native.winograd import WinogradInputOp, WinogradOutputOp
 TILE = Dialect(
     "tile",
     [
-        YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, PoolOp, ReduceOp, PackOp, MapOp, SoftmaxOp, NormOp, LoopOp,
-        RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
+        YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, DepthwiseInsideOp, PoolOp, ReduceOp, PackOp, MapOp,
+        SoftmaxOp, NormOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
     ],
     [SizesAttr],
 )  # fmt: skip

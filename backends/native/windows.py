@@ -268,24 +268,32 @@ def cut_phases(window: Window, result: Sequence[int], given: Sequence[int]) -> t
     return ways
 
 
+def is_depthwise(op: SchemaOp) -> bool:
+    """Whether an operator is a convolution with a window for each channel."""
+    if operator_of(op) != "aten.convolution.default":
+        return False
+    return window_of(op).groups == _shape(op.arg("weight"))[0] > 1
+
+
 def can_be_cut(op: SchemaOp) -> bool:
     """Whether a convolution or a pool can be done on an image without a border: in parts, each with the taps that are
     in the image. Every window has one at least. Sizes are known, or those of a convolution without strides are large
-    enough for it at their least.
+    enough for it at their least. Windows for each channel have an operation that needs no parts, and no sizes.
     """
     window = window_of(op)
     is_pool = operator_of(op) != "aten.convolution.default"
     given = _shape(op.arg("self" if is_pool else "input"))
-    dims = (*given, *_shape(op.results[0]))
-    is_plain = not is_pool and not window.transposed and window.stride == (1, 1)
     result = _shape(op.results[0])
-    if not (is_known(dims) or is_plain) or len(given) != len(result) or len(given) not in (3, 4):
+    if len(given) != len(result) or len(given) not in (3, 4) or not any(border_for(op)[0]):
         return False
-    if not any(border_for(op)[0]):
+    if is_depthwise(op):
+        return not window.transposed
+    is_plain = not is_pool and not window.transposed and window.stride == (1, 1)
+    if not (is_known((*given, *result)) or is_plain):
         return False
     if is_pool and not operator_of(op).startswith("aten.max"):
         return False
-    if not is_pool and window.groups > 1:
+    if not is_pool and window.groups > 1 and (window.transposed or not is_known((*given, *result))):
         return False
     ways = cut_phases if window.transposed else edges_of
     # A signal is an image of one row.

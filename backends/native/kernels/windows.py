@@ -29,6 +29,8 @@ from etir.backends.native.tile import DepthwiseOp, PoolOp, shape_of, strides_of
 
 PART = 256
 """Elements that are summed before they are added to the others."""
+WORTH = 8192
+"""Floats of a result that are worth a thread."""
 
 
 def _illegal(op: DepthwiseOp | PoolOp) -> str | None:
@@ -70,6 +72,16 @@ def _runs(width: int, at_once: int) -> list[tuple[int, int]]:
     return [(runs, count) for runs, count in ((higher, low + 1), (tiles - higher, low)) if runs]
 
 
+def columns_at_once(width: int, cpu: Cpu) -> int:
+    """Columns of a row at once: as many as there are registers for sums and for what windows share."""
+    return min(most(width), 8 if cpu.registers == 32 else 4)
+
+
+def channels_at_once(pixels: int, cpu: Cpu) -> int:
+    """Channels of which so many pixels, those of the rows of a window, fill half of the first cache."""
+    return max(cpu.l1 // 2 // (4 * pixels) // cpu.vector * cpu.vector, 2 * cpu.vector)
+
+
 @template(DepthwiseOp)
 class Depthwise(Template):
     """A window for each channel."""
@@ -84,7 +96,7 @@ class Depthwise(Template):
         or where what they share is known at run time only.
         """
         *outer, width, channels = shape_of(op.c)
-        columns = {"columns": min(most(width), 8 if cpu.registers == 32 else 4)}
+        columns = {"columns": columns_at_once(width, cpu)}
         rows, steps = shape_of(op.a)[-3], strides_of(op.a.type)
         if any(isinstance(n, Size) for n in (*outer, width, *steps)):
             return columns
@@ -92,8 +104,8 @@ class Depthwise(Template):
             return columns
         across = (width - 1) * steps[-4] + (shape_of(op.a)[-2] - 1) * steps[-2]
         pixels = across // max(1, math.gcd(steps[-4], steps[-2])) + 1
-        some = cpu.l1 // 2 // (4 * rows * pixels) // cpu.vector * cpu.vector
-        return columns if some >= channels else {**columns, "channels": max(some, 2 * cpu.vector)}
+        some = channels_at_once(rows * pixels, cpu)
+        return columns if some >= channels else {**columns, "channels": some}
 
     def illegal(self, op: DepthwiseOp, cpu: Cpu) -> str | None:
         (columns,) = integers(op, "columns", (4,))
@@ -140,7 +152,7 @@ class Depthwise(Template):
                 *lines,
             ]
         rows, units = _row(op, names, lines, blocks)
-        grain = max(1, 8192 // most(width * min(some, channels)))
+        grain = max(1, WORTH // most(width * min(some, channels)))
         return CFunction("\n".join(rows), units, grain, (body_function(op.body.block),))
 
     def _block(self, op: DepthwiseOp, count: int, cpu: Cpu, some: str) -> list[str]:
@@ -260,7 +272,7 @@ class Pool(Template):
         lines.append("}")
         names = [("a", op.a), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
         rows, units = _row(op, names, lines)
-        grain = max(1, 8192 // max(1, most(width * channels * math.prod(taps))))
+        grain = max(1, WORTH // max(1, most(width * channels * math.prod(taps))))
         return CFunction("\n".join(rows), units, grain, (body_function(op.body.block),))
 
     def numpy(self, op: PoolOp, operands: Sequence[Any]) -> None:

@@ -20,6 +20,7 @@ from xdsl.ir import Region, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
+from etir.backends.native.inside import DepthwiseInsideOp, Steps
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.lowering.shuffle import pieces, shuffle_after
 from etir.backends.native.lowering.winograd import REASON, lower_winograd
@@ -146,15 +147,20 @@ def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place
 
 def _depthwise(found: _Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
-    x = found.bordered(source)
     n, h, w, c = found.target.shape
     kh, kw = window.whole
     flat = lowering.weight(found.symbol, memref((1, kh * kw, c)), c, True)
     taps = Place(flat, (kh, kw, c), row_major((kh, kw, c)))
     (kh, kw), (top, left) = window.size, window.skipped
-    a = _windows(x, (n, h, w, kh, kw, c), window)
     b = lowering.memref(taps.sliced(0, top, kh).sliced(1, left, kw))
     operands = found.operands(found.extras)
+    if lowering.is_cut(found.root):
+        x = lowering.memref(lowering.with_border(source, (0, 0), 0.0, found.root))
+        steps = Steps(window.stride, window.padding, window.dilation)
+        op = DepthwiseInsideOp(x, b, lowering.memref(found.target), operands, steps, found.region)
+        lowering.add(op, found.group)
+        return
+    a = _windows(found.bordered(source), (n, h, w, kh, kw, c), window)
     op = DepthwiseOp(lowering.memref(a), b, lowering.memref(found.target), operands, found.region)
     lowering.add(op, found.group)
 
@@ -174,7 +180,12 @@ def _plain(found: _Convolution, source: Place) -> None:
         lower_winograd(lowering, found.root, source, weight, found.target, found.extras, found.region)
         return
     if lowering.is_cut(found.root):
-        _cut(found, lowering.with_border(source, (0, 0), 0.0, found.root))
+        x = lowering.with_border(source, (0, 0), 0.0, found.root)
+        ways = edges_of(window, found.target.shape[1:3], x.shape[1:3])
+        if window.groups > 1:
+            _grouped(found, x, ways)
+        else:
+            _cut(found, x, ways)
         return
     x = found.bordered(source)
     n, h, w, out = found.target.shape
@@ -183,7 +194,7 @@ def _plain(found: _Convolution, source: Place) -> None:
     batch, row, column, _ = x.strides
     (kh, kw), (sy, sx), (dy, dx) = window.size, window.stride, window.dilation
     if window.groups > 1:
-        _grouped(found, x)
+        _grouped(found, x, ([Edge(0, h, 0, kh, 0)], [Edge(0, w, 0, kw, 0)]))
     elif (kh, kw) == (1, 1):
         a = Place(x.base, (n, h, w, c), (batch, sy * row, sx * column, 1), x.offset)
         filters = found.filters(panels, c).selected(0, 0)
@@ -224,7 +235,7 @@ def _for_lines(filters: Place, n: int, h: int) -> Place:
     return Place(filters.base, (n, h, *filters.shape), (0, 0, *filters.strides), filters.offset)
 
 
-def _cut(found: _Convolution, x: Place) -> None:
+def _cut(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
     """Products of the taps that are in the image: one for each part of the result that has the same ones."""
     lowering, window = found.lowering, found.window
     n, h, w, out = found.target.shape
@@ -234,7 +245,6 @@ def _cut(found: _Convolution, x: Place) -> None:
     panels = -(-out // lowering.panel)
     filters = found.filters(panels, c)
     tap_row, *within = filters.strides
-    ways = edges_of(window, (h, w), x.shape[1:3])
     if dx != 1:
         _cut_apart(found, x, filters, ways)
         return
@@ -290,33 +300,43 @@ def _by_taps(filters: Place, c: int, batch: tuple[int, ...]) -> Place:
     return Place(filters.base, (*batch, kh, depth // c, panels, c, panel), strides, filters.offset)
 
 
-def _grouped(found: _Convolution, x: Place) -> None:
-    """Groups of channels are a batch; a column of the window is a tap, since the channels of a group end there."""
+def _grouped(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
+    """Groups of channels are a batch; a column of the window is a tap, since the channels of a group end there. A
+    product for each part of the result whose windows have the same taps.
+    """
     lowering, window = found.lowering, found.window
     groups, (kh, kw), (sy, sx), (dy, dx) = window.groups, window.whole, window.stride, window.dilation
-    n, h, w, out = found.target.shape
+    n, _, _, out = found.target.shape
     c, batch, row, column = x.shape[3] // groups, *x.strides[:3]
     panels = -(-(out // groups) // lowering.panel)
     dense = (groups, kh, panels, kw * c, lowering.panel)
     packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
-    taps = _by_taps(Place(packed, dense[1:], row_major(dense[1:])), c, (groups, n, h))
-    (kh, kw), (top, left) = window.size, window.skipped
-    taps = taps.sliced(3, top, kh).sliced(4, left, kw)
-    a = Place(
-        x.base,
-        (groups, n, h, kh, kw, w, c),
-        (c, batch, sy * row, dy * row, dx * column, sx * column, 1),
-        x.offset,
-    )
-    b = Place(packed, taps.shape, (row_major(dense)[0], *taps.strides[1:]), taps.offset)
+    whole = Place(packed, dense[1:], row_major(dense[1:]))
+    top, left = window.skipped
 
     def by_group(place: Place) -> Place:
-        dims = (n, h, w, groups, out // groups)
+        dims = (*place.shape[:3], groups, out // groups)
         apart = place.viewed(dims) or lowering.dense(place, found.root).viewed(dims)
         assert apart is not None
         return apart.permuted([3, 0, 1, 2, 4])
 
-    _product(found, a, lowering.memref(b), by_group(found.target), [by_group(e) for e in found.extras], (kh, kw))
+    target, *extras = (by_group(place) for place in (found.target, *found.extras))
+    for y in ways[0]:
+        for z in ways[1]:
+            taps = _by_taps(whole, c, (groups, n, y.count))
+            taps = taps.sliced(3, top + y.tap, y.taps).sliced(4, left + z.tap, z.taps)
+            a = Place(
+                x.base,
+                (groups, n, y.count, y.taps, z.taps, z.count, c),
+                (c, batch, sy * row, dy * row, dx * column, sx * column, 1),
+                x.offset + y.start * row + z.start * column,
+            )
+            b = Place(packed, taps.shape, (row_major(dense)[0], *taps.strides[1:]), taps.offset)
+
+            def part(place: Place, y: Edge = y, z: Edge = z) -> Place:
+                return place.sliced(2, y.first, y.count).sliced(3, z.first, z.count)
+
+            _product(found, a, lowering.memref(b), part(target), [part(e) for e in extras], (y.taps, z.taps))
 
 
 def _product(

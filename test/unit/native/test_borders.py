@@ -48,15 +48,46 @@ def layers() -> dict[str, tuple[nn.Module, torch.Tensor]]:
         "signal": (nn.Conv1d(5, 8, 7, padding=3), x[:, :, 0]),
         "signal dilated": (nn.Conv1d(5, 8, 3, padding=4, dilation=4), x[:, :, 0]),
         "signal transposed": (nn.ConvTranspose1d(5, 8, 4, 2, 1), x[:, :, 0]),
-        # These keep theirs.
         "groups": (nn.Sequential(nn.Conv2d(5, 32, 1), nn.Conv2d(32, 32, 3, padding=1, groups=2)), x),
+        "groups dilated": (Grouped(8, nn.Conv2d(8, 12, 3, 2, padding=2, dilation=2, groups=4)), x),
+        "channels": (Grouped(37, nn.Conv2d(37, 37, 3, padding=1, groups=37)), x),
+        "channels, wide windows": (Grouped(72, nn.Conv2d(72, 72, 9, padding=4, groups=72)), x),
+        "channels, windows as wide as the image": (Grouped(8, nn.Conv2d(8, 8, 13, padding=6, groups=8)), x),
+        "channels, stride": (Grouped(16, nn.Conv2d(16, 16, (5, 4), (2, 3), (2, 1), groups=16)), x),
+        "channels dilated": (Grouped(16, nn.Conv2d(16, 16, 3, padding=(3, 4), dilation=(3, 4), groups=16)), x),
+        "channels outside": (Grouped(16, nn.Conv2d(16, 16, 3, padding=4, groups=16)), x),
+        "channels of a signal": (nn.Conv1d(5, 5, 7, padding=3, groups=5), x[:, :, 0]),
+        # These keep theirs.
         "mean": (nn.Sequential(nn.Conv2d(5, 16, 1), nn.AvgPool2d(3, 2, 1)), x),
         "windows outside": (nn.Conv2d(5, 8, 2, padding=3), x),
     }
 
 
-IN_THE_GATE = ("same", "transposed", "pool", "mean", "signal dilated")
-BORDERED = ("groups", "mean", "windows outside")
+IN_THE_GATE = ("same", "transposed", "pool", "mean", "signal dilated", "groups dilated", "channels, wide windows")
+BORDERED = ("mean", "windows outside")
+
+
+class Grouped(nn.Module):
+    """A convolution of groups of channels whose image something else reads, too: no ring has its rows."""
+
+    def __init__(self, c: int, conv: nn.Conv2d) -> None:
+        super().__init__()
+        self.first, self.conv = nn.Conv2d(5, c, 1), conv
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        return torch.relu(self.conv(y)).sum((2, 3)) + y.amax((1, 2, 3))[:, None]
+
+
+class Mixer(nn.Module):
+    """Wide windows for each channel, added to what they read, and a product of channels."""
+
+    def __init__(self, c: int, taps: int) -> None:
+        super().__init__()
+        self.across, self.mix = nn.Conv2d(c, c, taps, padding=taps // 2, groups=c), nn.Conv2d(c, c, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.mix(torch.relu(self.across(x)) + x))
 
 
 class Residual(nn.Module):
@@ -155,6 +186,25 @@ def test_images_of_any_size_have_no_border(monkeypatch: pytest.MonkeyPatch) -> N
             assert (got - wanted).abs().max() <= 1e-5 * wanted.abs().max()
 
 
+def test_channels_of_images_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three rows and columns, too, where every window is at both ends of the image."""
+    monkeypatch.setattr(savings, "choose_savings", lambda outlined, _: outlined.func.attributes.update(CUT_ALL))
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.Conv2d(3, 12, 1), nn.Conv2d(12, 12, 5, 2, 2, groups=12), nn.ReLU(), nn.Conv2d(12, 12, 3, 1, 1, groups=12)
+    )
+    sized = Sized(layers.eval(), ((2, 3, "rows", "columns"),), {"rows": (3, 19), "columns": (3, 21)})
+    program = sized.compiled()
+    assert program.warnings == ()
+    for point in ((3, 3), (19, 21), (3, 21), (13, 4), (4, 9)):
+        (x,) = sized.given(dict(zip(("rows", "columns"), point, strict=True)))
+        with torch.no_grad():
+            wanted = layers(x)
+        for threads in (1, 2):
+            (got,) = etir.runtime.load(program, threads=threads).forward(x)
+            assert (got - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+
+
 def test_borders_stay_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the peak is elsewhere, images keep their borders; where it is between two images, these have none."""
     seen: list[bool] = []
@@ -168,7 +218,8 @@ def test_borders_stay_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> No
     x = torch.randn(1, 4, 24, 24)
     small = nn.Sequential(nn.Conv2d(4, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 1), nn.ReLU())
     large = nn.Sequential(nn.Conv2d(4, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1))
-    for module, is_cut in ((small, False), (large, True)):
+    channels = nn.Sequential(nn.Conv2d(4, 32, 1), nn.ReLU(), *(Mixer(32, 9) for _ in range(3)))
+    for module, is_cut in ((small, False), (large, True), (channels, True)):
         exported = torch.export.export(module.eval(), (x,))
         plans = [
             etir.compile(exported, target="etir", delegates=names).report().methods[0].runtime
