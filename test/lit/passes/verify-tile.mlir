@@ -565,3 +565,29 @@ func.func @joined(%x: memref<16xf32>, %y: memref<2x16xf32>) attributes {native.o
 func.func @nowhere(%x: f32) attributes {native.outputs = 0 : i64} {
   tile.yield %x : f32
 }
+
+// -----
+
+// Taps outside of an image count as 0, but the image is in its memory.
+// CHECK: error[E1166]: 'tile.depthwise_inside' touches floats 1 to 128 of input 0, which has 128
+func.func @beside(%x: memref<4x4x8xf32>, %y: memref<4x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %w = tile.weight "w" : memref<5x5x8xf32>
+  %v = memref.reinterpret_cast %x to offset: [1], sizes: [4, 4, 8], strides: [32, 8, 1] : memref<4x4x8xf32> to memref<4x4x8xf32, strided<[32, 8, 1]>>
+  tile.depthwise_inside %v, %w, %y() strides [1, 1] before [2, 2] dilation [1, 1] : memref<4x4x8xf32, strided<[32, 8, 1]>>, memref<5x5x8xf32>, memref<4x4x8xf32>() {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: error[E0301]: 'tile.depthwise_inside' strides and dilation are 1 at least
+func.func @standing(%x: memref<4x4x8xf32>, %y: memref<4x4x8xf32>) attributes {native.outputs = 1 : i64} {
+  %w = tile.weight "w" : memref<5x5x8xf32>
+  tile.depthwise_inside %x, %w, %y() strides [0, 1] before [2, 2] dilation [1, 1] : memref<4x4x8xf32>, memref<5x5x8xf32>, memref<4x4x8xf32>() {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  func.return
+}
