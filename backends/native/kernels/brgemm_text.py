@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.brgemm_tile import WIDEST, TileText
@@ -34,6 +35,28 @@ def heights(most_rows: int) -> list[int]:
     while found[-1] > 1:
         found.append(max(1, round(found[-1] * 0.7)) if found[-1] > 2 else 1)
     return found
+
+
+@dataclass(frozen=True)
+class Heights:
+    """The rows of a block: a number, or one of two, the first where the C expression ``condition`` is true."""
+
+    rows: Sequence[int]
+    condition: str
+
+    def tiles(self, most_rows: int) -> list[tuple[str, int]]:
+        """How many tiles there are, an expression of C, of each number of rows, the highest ones first."""
+        counts: list[dict[int, int]] = []
+        for rows in self.rows:
+            tiles, higher, low = shared_out(rows, most_rows)
+            counts.append({height: count for height, count in ((low + 1, higher), (low, tiles - higher)) if count})
+        found: list[tuple[str, int]] = []
+        for height in sorted(dict.fromkeys(height for count in counts for height in count), reverse=True):
+            numbers = [count.get(height, 0) for count in counts]
+            is_one = len(set(numbers)) == 1
+            text = str(numbers[0]) if is_one else f"({self.condition} ? {numbers[0]} : {numbers[1]})"
+            found.append((text, height))
+        return found
 
 
 class ProductText(TileText):
@@ -185,35 +208,21 @@ class ProductText(TileText):
         width = min(self.vectors * self.cpu.vector, self.panel)
         cut = self.n - (self.panels - 1) * self.panel if self.is_cut_late else self.n % self.panel
         rest = 0 if self.is_cut_late else self.panels % self.wide
-        if self.lines > 1:
-            return [*lines, *self._lines(width, cut)]
-        if isinstance(self.m, Size):
-            return [*lines, *self._panels(self.m, width, cut, rest, self.panels - (1 if cut else 0))]
-        heights = [self.block] if blocks == 1 else [self.block, self.m - self.block * (blocks - 1)]
-        for number, height in enumerate(dict.fromkeys(heights)):
-            last_only = len(set(heights)) > 1
-            if last_only:
-                lines.append(f"if (block {'<' if number == 0 else '=='} {blocks - 1}) {{")
-            whole = self.panels - (1 if cut else 0)
-            lines += self._panels(height, width, cut, rest, whole)
-            if last_only:
-                lines.append("}")
-        return lines
-
-    def _lines(self, width: int, cut: int) -> list[str]:
-        """The tiles of several items of the batch, for all but the last ones, and for those."""
-        last = len(shape_of(self.op.c)) - 3
-        extent = shape_of(self.op.c)[last]
         whole = self.panels - (1 if cut else 0)
-        out: list[str] = []
-        for condition, count in (("<", self.lines), ("==", extent % self.lines)):
-            if count:
-                out.append(f"if (d{last} {condition} {extent // self.lines}) {{")
-                out += self._panels(count * self.m, width, cut, 0, whole)
-                out.append("}")
-        return out
+        if self.lines > 1:
+            last = len(shape_of(self.op.c)) - 3
+            extent = shape_of(self.op.c)[last]
+            most_lines, others = divmod(extent, self.lines)
+            counts = [self.lines] * (most_lines > 0) + [others] * (others > 0)
+            height = Heights([count * self.m for count in counts], f"d{last} < {most_lines}")
+            return [*lines, *self._panels(height, width, cut, 0, whole)]
+        if isinstance(self.m, Size):
+            return [*lines, *self._panels(self.m, width, cut, rest, whole)]
+        heights = [self.block] if blocks == 1 else [self.block, self.m - self.block * (blocks - 1)]
+        height = Heights([*dict.fromkeys(heights)], f"block < {blocks - 1}")
+        return [*lines, *self._panels(height, width, cut, rest, whole)]
 
-    def _panels(self, height: int, width: int, cut: int, rest: int, whole: int) -> list[str]:
+    def _panels(self, height: Heights | Size, width: int, cut: int, rest: int, whole: int) -> list[str]:
         if self.wide > 1:
             groups = -(-self.panels // self.wide)
             plain = groups - (1 if cut or rest else 0)
@@ -228,10 +237,7 @@ class ProductText(TileText):
         lines = []
         parts = self.panel // width
         if whole:
-            lines += [f"if (group < {whole}) {{", *self._taps_head()]
-            for part in range(parts):
-                after = (part + 1) * width if part + 1 < parts else 0
-                lines += self._rows(height, str(part * width), 1, width, after=after)
+            lines += [f"if (group < {whole}) {{", *self._taps_head(), *self._columns(height, width, parts)]
             lines += ["}", *["}"] * len(self.cut_taps)]
         if cut:
             lines += [f"if (group == {whole}) {{", *self._taps_head()]
@@ -240,16 +246,29 @@ class ProductText(TileText):
                     there = f"{cut} - {part * width}"
                     lines += [f"if ({there} > 0)", *self._rows(height, str(part * width), 1, width, 0, there)]
             else:
-                parts = -(-cut // width)
-                for part in range(parts):
-                    after = (part + 1) * width if part + 1 < parts else 0
-                    last = min(width, cut - part * width)
-                    lines += self._rows(height, str(part * width), 1, width, last, after=after)
+                last = cut % width
+                lines += self._columns(height, width, cut // width, has_more=last != 0)
+                if last:
+                    lines += self._rows(height, str(cut - last), 1, width, last)
             lines += ["}", *["}"] * len(self.cut_taps)]
         return lines
 
+    def _columns(self, height: Heights | Size, width: int, parts: int, has_more: bool = False) -> list[str]:
+        """Calls that do all rows of a block for ``parts`` times ``width`` columns; whether more columns come then."""
+        if self.passes and self.cut_taps:  # what is fetched ahead differs
+            afters = [(part + 1) * width if part + 1 < parts or has_more else 0 for part in range(parts)]
+            return [
+                line
+                for part, after in enumerate(afters)
+                for line in self._rows(height, str(part * width), 1, width, after=after)
+            ]
+        if parts < 2:
+            return self._rows(height, "0", 1, width) if parts else []
+        head = f"for (long column = 0; column < {parts * width}; column += {width})"
+        return ["ETIR_NOUNROLL", head, *self._rows(height, "column", 1, width)]
+
     def _rows(
-        self, height: int, column: str, wide: int, width: int, last: int = 0, there: str = "", after: int = 0
+        self, height: Heights | Size, column: str, wide: int, width: int, last: int = 0, there: str = "", after: int = 0
     ) -> list[str]:
         """Calls that do all rows of a block for one range of columns; ``last`` columns of the last panel are there, or
         the number ``there``, an expression of C.
@@ -261,9 +280,7 @@ class ProductText(TileText):
         if isinstance(height, Size):
             loops = [(f"  for (; r + {rows} <= r0 + rows; r += {rows})", rows) for rows in heights(self.rows)]
         else:
-            tiles, higher, low = shared_out(height, self.rows)
-            counts = ((higher, low + 1), (tiles - higher, low))
-            loops = [(f"  for (long t = 0; t < {n}; ++t, r += {rows})", rows) for n, rows in counts if n]
+            loops = [(f"  for (long t = 0; t < {n}; ++t, r += {rows})", rows) for n, rows in height.tiles(self.rows)]
         for loop, rows in loops:
             name = self._tile(rows, wide, width, last, bool(there))
             at = f"group * {self.wide * self.panel} + {column}"
@@ -285,6 +302,8 @@ class ProductText(TileText):
                     number = f"((number * {blocks} + block) * {tiles} + {number})"
                 share = -(-self.depth * self.panel // self.passes)
                 operands += f", b + {offset} + {self.between} + {number} * {share}"
+            elif self.fetches:
+                operands += f", b + {offset}"
             operands += f", depth, first, last{f', {there}' if there else ''}"
             operands += ", r" if self.crosses else ""
             operands += "".join(f", {number}" for number in self.given.values())

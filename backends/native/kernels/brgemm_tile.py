@@ -29,6 +29,10 @@ WIDEST = 16
 """
 MOST_ADDRESSES = 8
 """Rows of a tile whose places are in general registers, as where it goes over lines: x86-64 has sixteen."""
+ADDRESSES, OF_ADDRESS = 4, 4
+"""Addresses of a higher tile, and rows that are found from one, at it and one, two and three strides beyond: they are
+enough for fourteen rows, and x86-64 adds a stride, or twice one, where it reads.
+"""
 RUN = 256
 """Products that are summed before their sum is added to the others: the error of a sum grows with it, not with the
 depth.
@@ -47,7 +51,7 @@ class TileText:
     """The register tiles of one product, as functions of C, which are made when they are first asked for.
 
     ``passes`` is how many tiles use a panel before the next one is used, each of which fetches a part of that; 0 where
-    nothing is fetched ahead.
+    nothing is to be fetched ahead.
     """
 
     def __init__(self, op: BrgemmOp, cpu: Cpu):
@@ -82,24 +86,37 @@ class TileText:
 
     @cached_property
     def given(self) -> dict[str, int]:
-        """The numbers that a tile is given as arguments, by name: floats between rows of its operands, and to the next
-        tap; steps of a run; what a step fetches ahead.
+        """The numbers that a tile is given as arguments, by name: floats between rows of its operands, and between
+        lines; taps, and the floats to the next one; steps of a run; what a step fetches ahead; whether c is fetched.
 
         Products of other sizes have the same tiles then, each of which a compiler takes its time for, and whose code is
-        there once; it puts the numbers in where all calls have the same ones. Offsets of more rows than
-        ``MOST_ADDRESSES`` need more registers than there are: they stay constants.
+        there once; it puts the numbers in where all calls have the same ones. A high tile that is many short lines has
+        more addresses than registers: they stay constants.
         """
         operands = {"a": self.op.a, "c": self.op.c, **{f"e{x}": e for x, e in enumerate(self.op.extra)}}
         found = {f"ld{name}": strides_of(operand.type)[-2] for name, operand in operands.items()}
-        for level, (_, (a, b)) in enumerate(self._loops()):
-            found |= {f"ta{level}": a, f"tb{level}": b}
+        if self.lines > 1:
+            found |= {f"line_{name}": strides_of(v.type)[self._line_dim(v)] for name, v in operands.items()}
+        for level, (count, (a, b)) in enumerate(self._loops()):
+            found |= {f"taps{level}": count, f"ta{level}": a, f"tb{level}": b}
         if is_known((self.k,)):
             found["run"] = self._steps_of_run()
-        if self.passes and not self.cut_taps and self.unroll * self._share() <= LINE:
-            found["share"] = self._share()
-        if self.lines > 1 or self.rows > MOST_ADDRESSES or not is_known((self.m, self.k, *found.values())):
+        if not is_known((self.m, self.k, *found.values())) or len(self._starts(self.rows)) > ADDRESSES:
             return {}
-        return {name: stride for name, stride in found.items() if stride}
+        given = {name: stride for name, stride in found.items() if stride}
+        if self.fetches and not self.cut_taps:
+            given["share"] = self._share()
+        if self.wide == 1 and self._may_be_far():
+            given["far"] = int(self._is_far())
+        return given
+
+    @cached_property
+    def fetches(self) -> bool:
+        """Whether a tile fetches what is used after it. One that need not is given nothing to go on by, and is the same
+        as those that do.
+        """
+        is_one = self.wide == 1 and self.cpu.l2 != 0 and not self.cut_taps
+        return self.passes != 0 or (is_one and is_known((self.m, self.n, self.k)) and self.row == self.panel)
 
     def _loops(self) -> list[tuple[int, tuple[int, int]]]:
         """The loops over taps: how many there are, and the floats to the next one in a and in b."""
@@ -133,7 +150,7 @@ class TileText:
                 count = f"l{v}" if is_cut else min(lanes, there - v * lanes)
                 columns.append((at, panel * self.between + v * lanes, count))
         extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
-        ahead = ", const float* next" if self.passes else ""
+        ahead = ", const float* next" if self.fetches else ""
         parameters = f"const float* a, const float* b, float* c{extras}{ahead}, long depth, int first, int last"
         parameters += ", long some" if is_cut else ""
         parameters += ", long r" if self.crosses else ""
@@ -156,39 +173,46 @@ class TileText:
             out.append("  long ahead = 0;")
         out += self._fetch_late(rows, columns)
         level_of_run = self._run([count for count, _ in loops])
-        runs = -(-most(self.depth) // RUN)
+        is_in_runs = self._steps_of_run() > 0
         end_of_run: list[str] = []
         if level_of_run >= 0:
             out.append("  vf " + ", ".join(f"t{i}_{j} = vset(0.0f)" for i, j in sums) + ";")
             end_of_run = [*(f"    t{i}_{j} += s{i}_{j};" for i, j in sums), *zeros]
         for level, (count, _) in enumerate(loops):
+            count = self._step_of(f"taps{level}", count)
             out.append(f"  for (long tap{level} = 0; tap{level} < {count}; ++tap{level}) {{")
             out.append(f"  const float* const a{level} = a; const float* const b{level} = b;")
-            if self.passes and not self.cut_taps:
+            if self.fetches and not self.cut_taps:
                 out.append(f"  const float* const n{level} = next;")
         end = "depth"
-        if runs > 1:
+        if is_in_runs:
             run = self._step_of("run", self._steps_of_run())
             out.append(f"  for (long k0 = 0; k0 < depth; k0 += {run}) {{")
             out.append(f"  const long k1 = k0 + {run} < depth ? k0 + {run} : depth;")
             end = "k1"
-        out.append(f"  long k = {'k0' if runs > 1 else '0'};")
+        out.append(f"  long k = {'k0' if is_in_runs else '0'};")
+        far = [f"a{row}_" for row in self._starts(rows)[1:]] if self.given else []
+        out += self._far_addresses(rows)
         step = [self._step(rows, width, columns, number) for number in range(self.unroll)]
+
+        def on(steps: int) -> str:
+            return " ".join(f"{name} += {steps};" for name in ["a", *far]) + f" b += {steps * self.row};"
+
         if self.unroll > 1:
             out.append(f"  for (; k + {self.unroll} <= {end}; k += {self.unroll}) {{")
             out += [line for lines in step for line in ("    {", *lines, "    }")]
-            out += [*self._fetch(width, self.unroll), f"    a += {self.unroll}; b += {self.unroll * self.row};", "  }"]
+            out += [*self._fetch(width, self.unroll), f"    {on(self.unroll)}", "  }"]
         if self.unroll == 1 or not is_known((self.k,)) or self.k % self.unroll or self.depth % self.unroll:
             out += [f"  for (; k < {end}; ++k) {{", *step[0]]
-            out += [*self._fetch(width, 1), f"    a += 1; b += {self.row};", "  }"]
+            out += [*self._fetch(width, 1), f"    {on(1)}", "  }"]
         if level_of_run == len(loops):
             out += end_of_run
-        if runs > 1:
+        if is_in_runs:
             out.append("  }")
         for level, (_, (a, b)) in reversed([*enumerate(loops)]):
             a, b = self._step_of(f"ta{level}", a), self._step_of(f"tb{level}", b)
             out.append(f"  a = a{level} + {a}; b = b{level} + {b};")
-            if self.passes and not self.cut_taps:
+            if self.fetches and not self.cut_taps:
                 out.append(f"  next = n{level} + {b};")
             out.append("  }")
             if level_of_run == level:
@@ -213,19 +237,46 @@ class TileText:
         out = [f"    const vf w{j} = {load.format(_sum(column[1], at))};" for j, column in enumerate(columns)]
         for i in range(rows):
             products = " ".join(f"s{i}_{j} = vfma(s{i}_{j}, x{i}, w{j});" for j in range(len(columns)))
-            out.append(f"    const vf x{i} = vset(a[{_sum(self._row_of_a(i), number)}]); {products}")
+            out.append(f"    const vf x{i} = vset({self._element_of_a(i, rows, number)}); {products}")
         return out
+
+    def _starts(self, rows: int) -> list[int]:
+        """The rows of a high tile, of one line or of each, that have an address, from which others are found."""
+        if rows <= MOST_ADDRESSES or self.crosses:
+            return [0]
+        line = rows if self.lines == 1 else self.m
+        return [row for start in range(0, rows, line) for row in range(start, start + line, OF_ADDRESS)]
+
+    def _far_addresses(self, rows: int) -> list[str]:
+        """The addresses of a high tile, and three strides. A compiler would compute one for each row, and keep most of
+        them in memory, if it saw how they are made.
+        """
+        starts = self._starts(rows) if self.given else [0]
+        lines = ["  long lda3 = 3 * lda;", "  ETIR_OPAQUE(lda3);"] if len(starts) > 1 and "lda" in self.given else []
+        for row in starts[1:]:
+            lines += [f"  const float* a{row}_ = a + {self._row_of_a(row)};", f"  ETIR_OPAQUE(a{row}_);"]
+        return lines
+
+    def _element_of_a(self, row: int, rows: int, number: int) -> str:
+        """The C of an element of the left operand: that of a row of a tile in a step of several."""
+        starts = self._starts(rows) if self.given else [0]
+        if len(starts) == 1:
+            return f"a[{_sum(self._row_of_a(row), number)}]"
+        start = max(one for one in starts if one <= row)
+        at = ("", "lda + ", "2 * lda + ", "lda3 + ")[row - start] if "lda" in self.given else ""
+        return f"{f'a{start}_' if start else 'a'}[{at}{number}]"
 
     def _fetch(self, width: int, steps: int) -> list[str]:
         """What so many steps of depth fetch of the panel that is used next: lines of 16 floats."""
-        floats = steps * self._share() if self.passes else 0
-        if not floats:
+        floats = steps * self._share() if self.fetches else 0
+        if not floats and "share" not in self.given:
             return []
         if not self.cut_taps:
+            on = f"{steps} * share" if "share" in self.given else floats
             lines = " ".join(
-                f"__builtin_prefetch(next + {at}, 0, 2);" for at in range(0, floats if steps > 1 else 1, LINE)
+                f"__builtin_prefetch(next + {at}, 0, 2);" for at in range(0, max(floats, 1) if steps > 1 else 1, LINE)
             )
-            return [f"    {lines} next += {f'{steps} * share' if 'share' in self.given else floats};"]
+            return [f"    {lines} next += {on};"]
         rows = range(0, floats, self.panel)
         lines = [
             f"    __builtin_prefetch(next + (ahead & -{self.panel}) + {row + column}, 0, 2);"
@@ -236,7 +287,7 @@ class TileText:
 
     def _share(self) -> int:
         """The floats of the next panel that a step of depth fetches."""
-        return -(-self.panel // self.passes)
+        return -(-self.panel // self.passes) if self.passes else 0
 
     def _fetch_late(self, rows: int, columns: list[Column]) -> list[str]:
         """Fetch what a tile reads at its end: elements of the extra operands, and sums of the slices before. So are
@@ -245,20 +296,33 @@ class TileText:
         if self.cpu.l2 == 0 or self.crosses:
             return []
         late = [(f"e{x}", e, "", 0) for x, e in enumerate(self.op.extra) if self.extra[x][0] and self.extra[x][1]]
-        if self._is_far():
-            late.append(("c", self.op.c, "", 1))
-        elif self.is_sliced:
-            late.append(("c", self.op.c, "if (!first) ", 0))
+        may_be_far = "far" in self.given
+        if may_be_far or self._is_far():
+            late.append(("c", self.op.c, "if (far) " if may_be_far else "", 1))
+        if self.is_sliced and (may_be_far or not self._is_far()):
+            late.append(("c", self.op.c, "if (!first && !far) " if may_be_far else "if (!first) ", 0))
         out: list[str] = []
         for name, operand, condition, writes in late:
-            lines = [
-                f"__builtin_prefetch({name} + {_sum(self._at(operand, i), column[0])}, {writes}, 3);"
-                for i in range(rows)
-                for column in columns
-                if column[0] % LINE == 0
-            ]
+            step = f"ld{name}"
+            if self.lines == 1 and step in self.given:
+                lines = [
+                    f"for (long i = 0; i < {rows}; ++i) {{",
+                    *self._fetched([f"i * {step} + {at}" for at, _, _ in columns if at % LINE == 0], name, writes),
+                    "}",
+                ]
+            else:
+                at = [self._at(operand, i) for i in range(rows)]
+                places = [_sum(row, column) for row in at for column, _, _ in columns if column % LINE == 0]
+                lines = self._fetched(places, name, writes)
             out += [f"  {condition}{{", *(f"    {line}" for line in lines), "  }"]
         return out
+
+    def _fetched(self, places: Sequence[int | str], name: str, writes: int) -> list[str]:
+        return [f"__builtin_prefetch({name} + {place}, {writes}, 3);" for place in places]
+
+    def _may_be_far(self) -> bool:
+        """Whether products of another size may have this tile and fetch c."""
+        return self.cpu.vector >= WIDEST and self.cpu.l2 != 0 and self.op.over is None and not self.crosses
 
     def _is_far(self) -> bool:
         """Whether c is too large for the second cache, and its memory no operand's: stores would wait for its lines.
@@ -268,9 +332,13 @@ class TileText:
         return self.cpu.vector >= WIDEST and self.op.over is None and bytes_ > self.cpu.l2 // 2
 
     def _steps_of_run(self) -> int:
-        """Steps of depth in a run of products, if one tap has several."""
+        """Steps of depth in a run of products, if one tap has several, or is one as other taps are: where it is as long
+        as the depth, a tile is the same as of products that are deeper. Else 0.
+        """
         runs = -(-most(self.depth) // RUN)
-        return -(-most(self.depth) // (runs * self.unroll)) * self.unroll if runs > 1 else 0
+        counts = [count for count, _ in self._loops()]
+        is_each = bool(counts) and is_known((self.k,)) and self._run(counts) == len(counts)
+        return -(-most(self.depth) // (runs * self.unroll)) * self.unroll if runs > 1 or is_each else 0
 
     def _run(self, counts: Sequence[int]) -> int:
         """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
@@ -310,7 +378,8 @@ class TileText:
             lines.append(f"  {' '.join(starts)}")
             lines.append(f"  for (long line = 0; line < {lines_of}; ++line) {{")
             for name, operand in (("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))):
-                lines.append(f"    {name} = {name}_ + line * {strides_of(operand.type)[-3]};")
+                step = self._step_of(f"line_{name}", strides_of(operand.type)[-3])
+                lines.append(f"    {name} = {name}_ + line * {step};")
         lines.append(f"  for (long i = 0; i < {rows // lines_of}; ++i) {{")
         row = "i" if lines_of == 1 else f"(line * {rows // lines_of} + i)"
         for j, column in enumerate(columns):
@@ -359,7 +428,9 @@ class TileText:
     def _place(self, operand: SSAValue, row: str) -> str:
         """The floats from the first row of the lines to row ``row`` of all of them, an expression of C."""
         strides = strides_of(operand.type)
-        line, step = strides[self._line_dim(operand)], strides[-2]
+        name = self._name(operand)
+        line = self._step_of(f"line_{name}", strides[self._line_dim(operand)])
+        step = self._step_of(f"ld{name}", strides[-2])
         return f"({row} / {self.m} * {line} + {row} % {self.m} * {step})" if line or step else "0"
 
     def _at(self, operand: SSAValue, row: int) -> int | str:
@@ -377,15 +448,19 @@ class TileText:
     def _fixed(self, operand: SSAValue, row: int) -> int | str:
         """The floats from the first row of a tile to another one, of an operand."""
         strides = strides_of(operand.type)
-        if self.lines == 1:
-            name = self._name(operand)
-            return f"{row} * {name}" if row and name in self.given else row * strides[-2]
-        return row // self.m * strides[self._line_dim(operand)] + row % self.m * strides[-2]
+        name = self._name(operand)
+        terms = [(row, f"ld{name}", strides[-2])]
+        if self.lines > 1:
+            line = strides[self._line_dim(operand)]
+            terms = [(row // self.m, f"line_{name}", line), (row % self.m, f"ld{name}", strides[-2])]
+        named = [f"{count} * {name}" for count, name, _ in terms if count and name in self.given]
+        number = sum(count * step for count, name, step in terms if name not in self.given)
+        return " + ".join([*named, *([str(number)] if number else [])]) if named else number
 
     def _name(self, operand: SSAValue) -> str:
-        """What the floats between rows of an operand are called."""
+        """What an operand is called."""
         operands = [self.op.a, self.op.c, *self.op.extra]
-        return ("lda", "ldc", *(f"lde{x}" for x in range(len(self.op.extra))))[operands.index(operand)]
+        return ("a", "c", *(f"e{x}" for x in range(len(self.op.extra))))[operands.index(operand)]
 
     def _line_dim(self, operand: SSAValue) -> int:
         """The dim of lines: that of the batch which lies innermost, before the taps."""

@@ -47,6 +47,16 @@
 
 #define ETIR_INLINE static inline __attribute__((always_inline, unused))
 #define ETIR_NOINLINE static __attribute__((noinline))
+// Before a loop that is no quicker with copies of its body.
+#if defined(__clang__)
+#define ETIR_NOUNROLL _Pragma("nounroll")
+#elif defined(__GNUC__) && __GNUC__ >= 8
+#define ETIR_NOUNROLL _Pragma("GCC unroll 1")
+#else
+#define ETIR_NOUNROLL
+#endif
+// A number or an address of which the compiler is not to know how it was made.
+#define ETIR_OPAQUE(x) __asm__("" : "+r"(x))
 
 #ifdef __has_builtin
 #if __has_builtin(__builtin_elementwise_sqrt)

@@ -7,12 +7,16 @@ halves read three of the four rows of a tile, as many as all of it would where t
 Vectors go along channels. Tiles that end outside of the image are C of their own, in which
 rows and columns that are not there are 0, or not written. A row of the transformed tile at a time is in registers: the
 four vectors of two rows of the image, or what two rows of the result are so far.
+
+A tile is a function that is given the strides of its operands: images of all sizes have the same few, where the
+transforms of a network would be a fifth of what a compiler reads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -57,8 +61,8 @@ def _illegal(op: WinogradInputOp | WinogradOutputOp, image: SSAValue, tiles: SSA
     return None
 
 
-Tile = Callable[[Sequence[bool], Sequence[bool], str], list[str]]
-"""What makes the C of a tile for its rows and columns that are there, and lanes of channels."""
+Tile = Callable[[Sequence[bool], Sequence[bool]], str]
+"""What makes the call of a tile's function for its rows and columns that are there."""
 Run = tuple[int, int, tuple[bool, ...]]
 """Tiles along a dim: the first one, how many, and which of the rows (or columns) of each are there."""
 
@@ -84,17 +88,15 @@ def _function(
     columns: Sequence[Run],
     operands: Sequence[tuple[str, SSAValue]],
     tiles: SSAValue,
-    cpu: Cpu,
     parts: Sequence[Tile],
-    helpers: Sequence[str] = (),
     *,
     first: Sequence[str] = (),
     at_tile: Sequence[str] = (),
 ) -> CFunction:
     """A loop over rows of tiles of a result [..., h, w, channels], all of them once for each of ``parts``. ``operands``
     lie as the image does; their names have the address of a tile in what a part makes for the rows and columns of it
-    that are there, and lanes of channels. ``first`` are statements before everything, ``at_tile`` those at the start of
-    each tile.
+    that are there. ``first`` are statements before everything, ``at_tile``
+    those at the start of each tile.
     """
     *lead, h, w, channels = result
     high, wide = tiles_of(h), tiles_of(w)
@@ -121,15 +123,7 @@ def _function(
                 at = "".join(f" + d{d} * {steps[d]}" for d in range(len(lead)) if steps[d])
                 at += f" + y * {OUT * steps[-3]} + x * {OUT * steps[-2]}"
             out.append(f"float* const {name} = p{number}{at};")
-        out += at_tile
-        whole = channels // cpu.vector * cpu.vector
-        if whole:
-            lanes = _in(tile(some_rows, some_columns, ""))
-            out += [f"for (long j = 0; j < {whole}; j += {cpu.vector}) {{", *lanes, "}"]
-        if channels % cpu.vector:
-            lanes = _in(tile(some_rows, some_columns, str(channels % cpu.vector)))
-            out += ["{", f"  const long j = {whole};", *lanes, "}"]
-        return out
+        return [*out, *at_tile, tile(some_rows, some_columns)]
 
     for part, (start, count, some_rows) in product(range(len(parts)), rows):
         lines.append(f"  if (part == {part} && y >= {start} && y < {start + count}) {{")
@@ -140,11 +134,23 @@ def _function(
         lines.append("  }")
     lines.append("}")
     grain = max(1, GRAIN * len(parts) // (POINTS * wide * channels))
-    return CFunction("\n".join(lines), count_of_rows * len(parts), grain, tuple(helpers))
+    return CFunction("\n".join(lines), count_of_rows * len(parts), grain)
 
 
-def _in(lines: Sequence[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
+def _helper(name: str, parameters: str, lanes: Callable[[str], list[str]], channels: int, cpu: Cpu) -> str:
+    """The function of a tile: vectors of channels, and those that are less than one. ``lanes`` makes either."""
+    lines = [f"ETIR_NOINLINE void {name}({parameters}, long channels) {{", "  long j = 0;"]
+    if channels >= cpu.vector:
+        lines.append(f"  for (; j + {cpu.vector} <= channels; j += {cpu.vector}) {{")
+        lines += [*(f"    {line}" for line in lanes("")), "  }"]
+    if some := channels % cpu.vector:
+        lines += [f"  {line}" for line in lanes(str(some))]
+    return "\n".join([*lines, "}"])
+
+
+def _marks(there: Sequence[bool]) -> str:
+    """Which rows or columns are there, in the name of a function."""
+    return "".join("1" if one else "0" for one in there)
 
 
 def _load(at: str, some: str) -> str:
@@ -189,33 +195,22 @@ class WinogradInput(Template):
                 at = f"x_ + {(y - top) * row}"
                 at_tile.append(f"const float* const x{y} = {there} ? {at} : zeros + {left * column};")
             rows = [(0, high, (True,) * IN)]
+        helpers: dict[str, str] = {}
 
-        def half(points: Sequence[int], rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
-            """Some rows of the transformed tile."""
-
-            def load(y: int, x: int) -> str:
-                at = f"x_ + {(y - top) * row + (x - left) * column} + j"
-                if is_one:
-                    at = f"x{y} + {(x - left) * column} + j"
-                return _load(at, some) if rows[y] and columns[x] else "vset(0.0f)"
-
-            lines: list[str] = []
-            there: set[int] = set()
-            for i in points:
-                used = [y for y in range(IN) if BT[i][y]]
-                lines += [f"const vf d{y}{x} = {load(y, x)};" for y in used if y not in there for x in range(IN)]
-                there.update(used)
-                for x in range(IN):
-                    value = _sum([(BT[i][y], f"d{y}{x}") for y in range(IN) if BT[i][y]])
-                    lines.append(f"const vf e{i}{x} = {value};")
-                for n in range(IN):
-                    value = _sum([(BT[n][x], f"e{i}{x}") for x in range(IN) if BT[n][x]])
-                    lines.append(_store(f"v + {(i * IN + n) * point} + j", value, some))
-            return lines
+        def half(points: Sequence[int], rows: Sequence[bool], columns: Sequence[bool]) -> str:
+            """The call that makes some rows of the transformed tile."""
+            name = f"@_{points[0]}_{_marks(rows)}_{_marks(columns)}"
+            used = [y for y in range(IN) if any(BT[i][y] for i in points)]
+            given = ", ".join(f"const float* x{y}" for y in used) + ", float* v, long column, long point"
+            lanes = partial(_half, points, rows, columns, left)
+            helpers[name] = _helper(name, given, lanes, channels, cpu)
+            at = [f"x{y}" if is_one else f"x_ + {(y - top) * row}" if rows[y] else "x_" for y in used]
+            return f"{name}({', '.join(at)}, v + {points[0] * IN * point}, {column}, {point}, {channels});"
 
         halves = [partial(half, points) for points in (range(IN // 2), range(IN // 2, IN))]
         operands = [("x_", op.x), ("v", op.v)]
-        return _function(op.result, rows, columns, operands, op.v, cpu, halves, first=first, at_tile=at_tile)
+        function = _function(op.result, rows, columns, operands, op.v, halves, first=first, at_tile=at_tile)
+        return replace(function, helpers=tuple(helpers.values()))
 
     def numpy(self, op: WinogradInputOp, operands: Sequence[Any]) -> None:
         import numpy as np
@@ -231,6 +226,30 @@ class WinogradInput(Template):
         for i in range(IN):
             for n in range(IN):
                 v[i * IN + n] = _added(BT[n], e[i]).reshape(-1, c)
+
+
+def _half(points: Sequence[int], rows: Sequence[bool], columns: Sequence[bool], left: int, some: str) -> list[str]:
+    """Some rows of a transformed tile, of which ``v`` is the first one, for a vector of channels: ``left`` is the
+    column of the tile at which the rows ``x0``, ``x1``, ... are given.
+    """
+
+    def load(y: int, x: int) -> str:
+        at = f"x{y} + {x - left} * column + j" if x != left else f"x{y} + j"
+        return _load(at, some) if rows[y] and columns[x] else "vset(0.0f)"
+
+    lines: list[str] = []
+    there: set[int] = set()
+    for number, i in enumerate(points):
+        used = [y for y in range(IN) if BT[i][y]]
+        lines += [f"const vf d{y}{x} = {load(y, x)};" for y in used if y not in there for x in range(IN)]
+        there.update(used)
+        for x in range(IN):
+            value = _sum([(BT[i][y], f"d{y}{x}") for y in range(IN) if BT[i][y]])
+            lines.append(f"const vf e{i}{x} = {value};")
+        for n in range(IN):
+            value = _sum([(BT[n][x], f"e{i}{x}") for x in range(IN) if BT[n][x]])
+            lines.append(_store(f"v + {number * IN + n} * point + j", value, some))
+    return lines
 
 
 @template(WinogradOutputOp)
@@ -250,16 +269,22 @@ class WinogradOutput(Template):
 
     def c(self, op: WinogradOutputOp, cpu: Cpu) -> CFunction:
         point = strides_of(op.m.type)[0]
+        channels = shape_of(op.c)[-1]
+        written = [("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
+        steps = [(name, *strides_of(value.type)[-3:-1]) for name, value in written]
+        body = body_function(op.body.block)
+        helpers = {"": body}
 
         def at(name: str, value: SSAValue, y: int, x: int) -> str:
             row, column, channel = strides_of(value.type)[-3:]
-            return f"{name} + {y * row + x * column}" + (" + j" if channel else "")
+            there = [name] + [f"{name}_row"] * (y and row != 0) + [f"{name}_column"] * (x and column != 0)
+            return " + ".join(there) + (" + j" if channel else "")
 
-        def tile(rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
+        def lanes(rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
             lines = [f"vf y{i}{x};" for i in range(sum(rows)) for x in range(IN)]
             for x in range(IN):
                 lines.append("{")
-                lines += [f"  const vf m{i} = {_load(f'm + {(i * IN + x) * point} + j', some)};" for i in range(IN)]
+                lines += [f"  const vf m{i} = {_load(f'm + {i * IN + x} * point + j', some)};" for i in range(IN)]
                 for i in range(sum(rows)):
                     lines.append(f"  y{i}{x} = {_sum([(AT[i][k], f'm{k}') for k in range(IN) if AT[i][k]])};")
                 lines.append("}")
@@ -272,10 +297,21 @@ class WinogradOutput(Template):
                     lines.append(_store(at("c", op.c, i, n), f"@_body({', '.join(values)})", some))
             return lines
 
-        operands = [("m", op.m), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
+        def tile(rows: Sequence[bool], columns: Sequence[bool]) -> str:
+            """The call that makes a tile of the result."""
+            name = f"@_{_marks(rows)}_{_marks(columns)}"
+            pointers = ", ".join(f"{'' if name == 'c' else 'const '}float* {name}" for name, _ in written)
+            given = ", ".join(f"long {name}_row, long {name}_column" for name, _ in written)
+            parameters = f"const float* m, {pointers}, long point, {given}"
+            helpers[name] = _helper(name, parameters, partial(lanes, rows, columns), channels, cpu)
+            names, numbers = ", ".join(n for n, _ in written), ", ".join(f"{r}, {c}" for _, r, c in steps)
+            return f"{name}(m, {names}, {point}, {numbers}, {channels});"
+
+        operands = [("m", op.m), *written]
         *_, h, w, _ = shape_of(op.c)
         runs = _runs(h, 0, OUT, tiles_of(h)), _runs(w, 0, OUT, tiles_of(w))
-        return _function(shape_of(op.c), *runs, operands, op.m, cpu, [tile], (body_function(op.body.block),))
+        function = _function(shape_of(op.c), *runs, operands, op.m, [tile])
+        return replace(function, helpers=tuple(helpers.values()))
 
     def numpy(self, op: WinogradOutputOp, operands: Sequence[Any]) -> None:
         import numpy as np

@@ -83,7 +83,12 @@ def test_lines_that_are_only_written(name: str, size: tuple[int, int, int], is_f
     func = product(*size)
     choose_schedules(func, cpu(name))
     text = print_c(func, cpu(name)).text
-    assert bool(re.search(r"__builtin_prefetch\(c \+ \d+, 1, 3\)", text)) == is_fetched
+    if name != "x86-64-v4":
+        assert not re.search(r"__builtin_prefetch\(c .*, 1, 3\)", text)
+        return
+    assert re.search(r"if \(far\) \{\n.*\n *__builtin_prefetch\(c .*, 1, 3\)", text)
+    given = re.findall(r"\) brgemm0_\w+\(.*, (\d)\);", text)
+    assert given and set(given) == {str(int(is_fetched))}
 
 
 @pytest.mark.parametrize("m", [13, 49, 97, 128, 197])

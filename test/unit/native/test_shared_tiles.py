@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,14 +19,16 @@ from etir_testing.native.images import Code, here
 
 SIZES = [(23, 40, 32), (46, 88, 96), (17, 300, 64), (17, 380, 64)]
 """Rows, depth and columns: two of one run of products, and two of two runs."""
+TALL = [(28, 64, 32), (2800, 64, 512)]
+"""The weights of one are not fetched ahead, and its result is in the second cache; the other way round."""
 
 
-def products(residual: bool) -> FuncOp:
+def products(residual: bool, sizes: Sequence[tuple[int, int, int]] = SIZES) -> FuncOp:
     """A function of a product of each size, each of which something is added to where ``residual`` says so."""
     inputs: list[str] = []
     outputs: list[str] = []
     body: list[str] = []
-    for i, (m, k, n) in enumerate(SIZES):
+    for i, (m, k, n) in enumerate(sizes):
         a, b, c = f"memref<{m}x{k}xf32>", f"memref<{n // 32}x{k}x32xf32>", f"memref<{m}x{n}xf32>"
         inputs += [f"%a{i}: {a}", f"%b{i}: {b}", *([f"%e{i}: {c}"] if residual else [])]
         outputs.append(f"%c{i}: {c}")
@@ -45,9 +48,9 @@ def products(residual: bool) -> FuncOp:
     )
 
 
-def tiles(name: str, residual: bool) -> Counter[str]:
+def tiles(name: str, residual: bool, sizes: Sequence[tuple[int, int, int]] = SIZES) -> Counter[str]:
     """How many functions there are for tiles of each size."""
-    func = products(residual)
+    func = products(residual, sizes)
     choose_schedules(func, cpu(name))
     text = print_c(func, cpu(name)).text
     return Counter(re.findall(r"void brgemm\d+_(\w+)\(", text))
@@ -59,9 +62,18 @@ def test_tiles_are_shared(residual: bool) -> None:
     assert tiles("x86-64-v3", residual) == {"6x1": 2, "5x1": 2, "part": len(SIZES)}
 
 
-def test_high_tiles_have_constants() -> None:
-    """The places of fourteen rows would be in more registers than there are."""
-    assert tiles("x86-64-v4", residual=False)["12x1"] == 2
+@pytest.mark.parametrize("residual", [False, True])
+def test_high_tiles_are_shared(residual: bool) -> None:
+    """Fourteen rows have a few addresses, from which the others are found."""
+    found = tiles("x86-64-v4", residual)
+    assert found.pop("part") == len(SIZES)
+    assert found and set(found.values()) == {1}
+
+
+def test_a_product_shares_tiles_with_larger_ones() -> None:
+    """Whether lines of c and the next panel are fetched is given, too."""
+    assert TALL[1][0] * TALL[1][2] * 4 > cpu("x86-64-v4").l2 // 2 > TALL[0][0] * TALL[0][2] * 4
+    assert tiles("x86-64-v4", residual=False, sizes=TALL) == {"14x1": 1, "part": len(TALL)}
 
 
 @pytest.mark.parametrize("name", here())
