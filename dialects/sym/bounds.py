@@ -6,6 +6,8 @@ The plain interval of an expression is sound but takes every occurrence of a sym
 * **Unrolling**: ``n floordiv k == (n - n mod k) / k``. With the divisors multiplied out, equal terms of the dividend
   and of the rest cancel: ``2 * (s0 - s0 floordiv 2) == s0 + s0 mod 2``. The inverse, **rolling up**, makes
   ``s0 + (-s0) mod 8``, a size padded to a multiple, eight times one ``floordiv``.
+* **Nesting**: ``n floordiv 6`` is ``q floordiv 3`` of ``q = n floordiv 2``, unrolled over ``q`` where that occurs, too:
+  pairs of the frames that a window of two samples gives, say, are no more than the frames.
 * **Monotonicity**: where an expression never falls in a symbol, its lowest value has that symbol at the lower end of
   its range. Direction comes from the structure, or from the sign of the difference ``e(s + 1) - e(s)``, which is what
   makes ``s0 * s0 - s0`` exact.
@@ -170,9 +172,9 @@ Form: TypeAlias = tuple[SymExpr, int]
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _forms(expr: SymExpr) -> tuple[Form, ...]:
-    """Equal ways to write ``expr`` whose intervals differ: itself, rolled up, and unrolled."""
+    """Equal ways to write ``expr`` whose intervals differ: itself, rolled up, unrolled, and nested."""
     try:
-        forms = (expr, 1), (_roll_up(expr), 1), _unroll(expr)
+        forms = (expr, 1), (_roll_up(expr), 1), _unroll(expr), _nested(expr)
     except EtirError:  # past the size limits of expressions; the one form alone is sound
         return ((expr, 1),)
     return tuple(dict.fromkeys(forms))
@@ -213,6 +215,39 @@ def _unroll(expr: SymExpr) -> Form:
                 product *= of_atom(atom) if divisor == 1 else operands_of(atom)[0] - mod(operands_of(atom)[0], divisor)
             total += product
         expr, scale = total, scale * period
+
+
+def _nested(expr: SymExpr) -> Form:
+    """``expr`` with every ``n floordiv k`` outside of atoms replaced by ``(q - q mod m) / m``, where ``q`` is ``n
+    floordiv d`` for the least ``d`` for which that is outside of atoms as well and ``k = d m``.
+    """
+    divisors: dict[SymExpr, list[int]] = {}
+    for monomial, _ in expr.terms:
+        for atom in monomial:
+            if _constant_divisor(atom) > 1:
+                divisors.setdefault(operands_of(atom)[0], []).append(_constant_divisor(atom))
+
+    def inner(atom: Atom) -> int:
+        """``d`` of an atom, 1 where there is none."""
+        k = _constant_divisor(atom)
+        return min((d for d in divisors[operands_of(atom)[0]] if d < k and k % d == 0), default=1) if k > 1 else 1
+
+    found = [[(atom, inner(atom)) for atom in monomial] for monomial, _ in expr.terms]
+    periods = [math.prod(_constant_divisor(atom) // d for atom, d in atoms if d > 1) for atoms in found]
+    period = math.lcm(*periods)
+    if period == 1:
+        return expr, 1
+    total = const(0)
+    for atoms, (_, coefficient), own in zip(found, expr.terms, periods, strict=True):
+        product = const(coefficient * (period // own))
+        for atom, d in atoms:
+            if d == 1:
+                product *= of_atom(atom)
+            else:
+                quotient = operands_of(atom)[0] // d
+                product *= quotient - mod(quotient, _constant_divisor(atom) // d)
+        total += product
+    return total, period
 
 
 def _constant_divisor(atom: Atom) -> int:

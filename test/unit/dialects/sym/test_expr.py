@@ -505,11 +505,13 @@ def test_bounds_are_exact_for_small_sizes(expr: SymExpr, box: dict[str, tuple[in
         (s0 * s1 - s1, 0, 99999 * 2000),
         (sym_max(s0 - 5, 0) + s0, 1, 199995),
         (s0 // 2 * s1 + s0, 1, 50000 * 2000 + 100000),
+        (250 * (s0 // 160) - 500 * (s0 // 320), 0, 250),
+        (s1 * (s0 // 3) - 4 * s1 * (s0 // 12), 0, 3 * 2000),
     ],
     ids=str,
 )
 def test_bounds_are_exact_for_large_sizes(expr: SymExpr, low: int, high: int) -> None:
-    """Too many values to try: monotonicity, unrolling, rolling up and cases have to find them."""
+    """Too many values to try: monotonicity, unrolling, rolling up, nesting and cases have to find them."""
     assert bounds(expr, {"s0": (1, 100000), "s1": (1, 2000)}) == (low, high)
 
 
