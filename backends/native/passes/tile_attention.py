@@ -18,7 +18,8 @@ After, when nothing else reads the scores::
 A block has as many rows as the first cache can hold scores of. Where these are fewer than a product needs to be quick,
 it has as many as suit the second cache: what passes over all keys for each block, keys and values, is read less often.
 Elementwise operators between the product and the softmax go into the product's body. Scores are not divided by the sum
-of their row, which the few elements of the result are. The rows that do not fill a block are a second loop.
+of their row, which the few elements of the result are. The rows that do not fill a block are a second loop. What is
+added to scores, and has not its columns side by side, as a table of relative positions by heads, is copied before.
 """
 
 from __future__ import annotations
@@ -157,6 +158,10 @@ def _fuse(found: _Attention, least: int) -> None:
     after = found.values
     block = _block(m, n, least)
     made: list[Operation] = []
+    for number in range(1, 1 + len(extras)):
+        if given[number].strides[-1] not in (0, 1) and n != 1:
+            copied, given[number] = _side_by_side(given[number], found.scores)
+            made += copied
     whole_blocks = 0 if most(m) == block and isinstance(m, Size) else m // block
     for start, count, height in ((0, whole_blocks, block), (whole_blocks * block, 1, m - whole_blocks * block)):
         if count != 0 and height != 0:
@@ -166,6 +171,19 @@ def _fuse(found: _Attention, least: int) -> None:
     parent.insert_ops_before(made, after)
     for op in (found.values, found.softmax, *reversed(found.maps), found.scores):
         parent.erase_op(op)
+
+
+def _side_by_side(place: Place, like: Operation) -> tuple[list[Operation], Place]:
+    """A copy whose columns lie side by side, of the elements that are there, and the place of all of them in it."""
+    there = tuple(1 if stride == 0 else n for n, stride in zip(place.shape, place.strides, strict=True))
+    buffer = BufferOp(memref(there))
+    source = cast_of(Place(place.base, there, place.strides, place.offset), like)
+    region = body_of(1)
+    region.block.add_op(YieldOp(region.block.args[0]))
+    made: list[Operation] = [buffer, source, MapOp(buffer.result, [source.results[0]], region)]
+    for op in made:
+        op.location = like.location
+    return made, Place(buffer.result, there, row_major(there)).broadcast(place.shape)
 
 
 def _loop(
