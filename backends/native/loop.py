@@ -157,6 +157,9 @@ class LoopOp(PartsOp):
     def writes(self) -> list[SSAValue]:
         return [*self.outputs, *self.locals]
 
+    def makes(self) -> list[SSAValue]:
+        return [*self.outputs]
+
     def verify_(self) -> None:
         count = len(self.inputs) + len(self.outputs)
         args = self.body.block.args

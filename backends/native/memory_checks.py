@@ -86,7 +86,7 @@ def _is_written_over(accesses: Accesses, under: tuple[Base, int], over: tuple[Ba
     op = accesses.steps[number]
     operands = [*op.operands]
     written = [value for value in operands if accesses.touched[value].base is over[0]]
-    if len(written) != 1 or [*op.writes()] != written:
+    if len(written) != 1 or [*op.makes()] != written:
         return False
     to = accesses.touched[written[0]]
     allowed = [*template_of(op).in_place(op)]

@@ -94,9 +94,9 @@ def is_over(func: FuncOp, pair: Pair) -> bool:
 
 def _is_in_place(op: object, old: SSAValue, new: SSAValue) -> bool:
     """Whether an operation reads each float of an input before it writes the same one of an output."""
-    if not isinstance(op, TemplateOp) or len(op.writes()) != 1:
+    if not isinstance(op, TemplateOp) or len(op.makes()) != 1:
         return False
-    to = op.writes()[0]
+    to = op.makes()[0]
     allowed = [*template_of(op).in_place_always(op)]
     reads = [value for value in op.operands if base_of(value) is old]
     return base_of(to) is new and all(

@@ -146,6 +146,9 @@ class RowsOp(PartsOp):
     def writes(self) -> list[SSAValue]:
         return [*self.outputs, self.ring, *self.locals]
 
+    def makes(self) -> list[SSAValue]:
+        return [*self.outputs]
+
     def verify_(self) -> None:
         if len(self.counts.data) != 2 or any(n < 1 for n in self.extents):
             raise VerifyException("there are images and rows of them")

@@ -240,6 +240,10 @@ class TemplateOp(IRDLOperation):
         """The memory that is written."""
         raise NotImplementedError
 
+    def makes(self) -> list[SSAValue]:
+        """Of what is written, that which is not the operation's own memory."""
+        return self.writes()
+
 
 def verify_body(region: Region, count: int) -> None:
     """Raises VerifyException unless a body computes one number of ``count``."""

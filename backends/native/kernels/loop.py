@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Block, SSAValue
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.footprint import is_injective
 from etir.backends.native.kernels.template import (
     CFunction,
     Template,
@@ -21,7 +22,8 @@ from etir.backends.native.kernels.template import (
 )
 from etir.backends.native.loop import LoopOp, PartsOp
 from etir.backends.native.row_loop import RowsOp
-from etir.backends.native.tile import TemplateOp, extent_of, shape_of, strides_of
+from etir.backends.native.sizes import is_known
+from etir.backends.native.tile import TemplateOp, extent_of, lie_alike, shape_of, strides_of
 
 
 class _Parts(Template):
@@ -62,6 +64,25 @@ class Loop(_Parts):
     """Units are slots, or parts where the loop has no memory of its own."""
 
     name = "loop"
+
+    def in_place(self, op: LoopOp) -> Sequence[SSAValue]:
+        """Inputs whose parts lie as those of the result do, each of which is read for the last time before its part of
+        the result is touched: the queries of an attention.
+        """
+        *inputs, made = op.parts()
+        dims = (*op.extents, *shape_of(made.argument))
+        distances = (*made.steps, *strides_of(made.argument.type))
+        if len(op.outputs) != 1 or not is_known((*dims, *distances)) or not is_injective(dims, distances):
+            return ()
+        inner = [*op.body.block.ops]
+        first = min((n for n, one in enumerate(inner) if made.argument in one.operands), default=0)
+        return [
+            part.operand
+            for part in inputs
+            if lie_alike(part.argument.type, made.argument.type)
+            and all(a == b or n == 1 for n, a, b in zip(op.extents, part.steps, made.steps, strict=True))
+            and all(part.argument not in one.operands for one in inner[first:])
+        ]
 
     def c(self, op: LoopOp, cpu: Cpu) -> CFunction:
         extents, total = op.extents, math.prod(op.extents)

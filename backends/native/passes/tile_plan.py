@@ -149,10 +149,10 @@ def _in_place(
     ops = [*func.body.block.ops]
     yield from _in_place_by_parts(ops, keys, lives, read, instants)
     for number, op in enumerate(ops):
-        if not isinstance(op, TemplateOp) or len(op.writes()) != 1:
+        if not isinstance(op, TemplateOp) or len(op.makes()) != 1:
             continue
         allowed = [*template_of(op).in_place_always(op)]
-        to = op.writes()[0]
+        to = op.makes()[0]
         result = base_of(to)
         instant = instants.get(number, number)
         if not allowed or result not in keys or min(lives[result]) != instant:
