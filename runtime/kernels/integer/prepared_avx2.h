@@ -21,7 +21,7 @@ namespace etir::integer {
 
 namespace detail {
 
-constexpr int kTileRows = 6;      ///< rows of a tile
+constexpr int kTileHeight = 6;    ///< rows of a tile
 constexpr int kBlockRows = 24;    ///< rows that are copied at once, half of them if they are long
 constexpr int kLongRow = 256;     ///< numbers
 constexpr int kPart = 1024;       ///< numbers of the depth that are copied at once
@@ -30,7 +30,7 @@ constexpr int kPanelsAtOnce = 8;  ///< panels whose sums are kept, half of them 
 constexpr int kLeastPrepared = 24;                       ///< rows that make it worth to prepare panels
 constexpr int kMostPrepared = 64;                        ///< parts of panels that are prepared at once
 constexpr int64_t kPreparedBytes = int64_t{256} * 1024;  ///< panels in 16 bits that stay in the cache
-static_assert(kBlockRows % (2 * kTileRows) == 0);
+static_assert(kBlockRows % (2 * kTileHeight) == 0);
 static_assert(kPart / kQuad <= kMostOrdered);
 
 /// A panel of weights: `order` are the first numbers of its quads, of which the first `fitting` are multiplied as bytes
@@ -269,8 +269,8 @@ template <int kRows, bool kBytes>
 /// `rows` rows of a panel: loops of all tiles are equally long.
 template <bool kBytes>
 void multiply_rows(const TileRows& x, int rows, const PreparedPanel& panel, const PanelResults& results) {
-  const int tiles = rows / kTileRows, first = tiles * kTileRows;
-  if (tiles > 0) multiply_tiles<kTileRows, kBytes>(x, 0, tiles, panel, results);
+  const int tiles = rows / kTileHeight, first = tiles * kTileHeight;
+  if (tiles > 0) multiply_tiles<kTileHeight, kBytes>(x, 0, tiles, panel, results);
   switch (rows - first) {
     case 0:
       return;

@@ -12,12 +12,12 @@ namespace etir::lines {
 constexpr int64_t kBlockSize = 64;
 
 template <typename T>
-constexpr bool kIsComplex = std::is_same_v<T, ComplexFloat> || std::is_same_v<T, ComplexDouble>;
+constexpr bool kIsFullComplex = std::is_same_v<T, ComplexFloat> || std::is_same_v<T, ComplexDouble>;
 
 /// Real element to the compute type: int64_t, double or ComplexDouble.
 template <typename C, typename T>
 inline C to_compute(T value) {
-  if constexpr (kIsComplex<T>) {
+  if constexpr (kIsFullComplex<T>) {
     static_assert(std::is_same_v<C, ComplexDouble>, "no kernel drops imaginary parts");
     return C(value.real(), value.imag());
   } else if constexpr (std::is_same_v<C, int64_t>) {
@@ -31,7 +31,7 @@ inline C to_compute(T value) {
 /// Compute type to element; integers are cut to size.
 template <typename T, typename C>
 inline T from_compute(C value) {
-  if constexpr (kIsComplex<T>) {
+  if constexpr (kIsFullComplex<T>) {
     using Part = typename T::value_type;
     return T(static_cast<Part>(value.real()), static_cast<Part>(value.imag()));
   } else if constexpr (std::is_same_v<T, bool>) {
