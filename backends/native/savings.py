@@ -147,7 +147,9 @@ class _Choice:
             self._save(TILES, {ROOM: IntegerAttr(self.most, i64)})
         self._quick()
         self._cut(sizes)
-        self._together()
+        self._together(sizes)
+        if sizes:
+            self._together(sizes, {CUT: IntegerAttr(sizes[-1], i64)})
         before = self.least
         self._save("panels")
         if self.is_transformed:
@@ -191,13 +193,16 @@ class _Choice:
             return any(isinstance(op, SoftmaxOp) for op in self._before().body.block.ops)
         return name != "over" or self.known[self._key()].has_parts
 
-    def _together(self) -> None:
-        """Savings that help with others only: those that cost nothing alone are kept for a while, and at the end
-        the ones without which the plan is as low are taken back.
+    def _together(self, sizes: Sequence[int], others: Mapping[str, Attribute] | None = None) -> None:
+        """Savings that help with others only, and with other attributes: those that cost nothing alone are kept for a
+        while, and at the end the ones without which the plan is as low are taken back.
         """
-        if self.least <= self.most or self.work >= MOST_WORK:
+        attributes, is_transformed = dict(self.func.attributes), self.is_transformed
+        is_new = others is None or any(attributes.get(name) != value for name, value in others.items())
+        if self.least <= self.most or self.work >= MOST_WORK or not is_new:
             return
         before, chosen, least = self.least, saved(self.func), self.least
+        self.func.attributes.update(others or {})
         for name in QUICK:
             names = saved(self.func)
             if name in names or least <= self.most or not self._may_change(name):
@@ -212,19 +217,28 @@ class _Choice:
                 self._with(names)
         if least < before:
             self.least = least
-            self._without_cut()
+            self._without_cut(sizes)
         else:
-            self._with(chosen)
+            self.func.attributes.clear()
+            self.func.attributes.update(attributes)
+            self.is_transformed = is_transformed
 
-    def _without_cut(self) -> None:
-        """Give images their borders back, if there is room for them by now."""
+    def _without_cut(self, sizes: Sequence[int]) -> None:
+        """Give images their borders back, all or the smaller ones, if there is room for them by now."""
         cut = self.func.attributes.pop(CUT, None)
         if cut is None:
             return
         if (arena := self._arena()) <= max(self.least, self.most):
             self.least = arena
-        else:
-            self.func.attributes[CUT] = cut
+            return
+        for least in _tried(sizes):
+            self.func.attributes[CUT] = wider = IntegerAttr(least, i64)
+            if wider == cut:
+                return
+            if (arena := self._arena()) <= max(self.least, self.most):
+                self.least = arena
+                return
+        self.func.attributes[CUT] = cut
 
     def _cut(self, sizes: Sequence[int]) -> None:
         for least in _tried(sizes):
