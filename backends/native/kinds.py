@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.rows import POOLS, PRODUCTS, REDUCTIONS
-from etir.backends.native.windows import is_depthwise
+from etir.backends.native.windows import has_small_groups, is_depthwise
 from etir.dialects.schema_op import SchemaOp
 
 ROOTS: dict[str, str] = {
@@ -33,11 +33,16 @@ def add_root(operator: str, kind: str) -> None:
     ROOTS[operator] = kind
 
 
-WITH_EPILOGUE = ("product", "convolution", "depthwise", "group_norm", "map")
+WITH_WINDOWS = ("convolution", "depthwise", "grouped", "pool")
+"""Kinds that read windows of an image."""
+WITH_EPILOGUE = ("product", "convolution", "depthwise", "grouped", "group_norm", "map")
 """Kinds whose template does elementwise operators after its root while the result is in registers."""
 
 
 def kind_of(op: Operation) -> str | None:
     """The kind of the group that ``op`` is the root of, or None."""
     kind = ROOTS.get(operator_of(op))
-    return "depthwise" if kind == "convolution" and is_depthwise(cast(SchemaOp, op)) else kind
+    if kind != "convolution":
+        return kind
+    root = cast(SchemaOp, op)
+    return "depthwise" if is_depthwise(root) else "grouped" if has_small_groups(root) else kind

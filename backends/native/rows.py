@@ -11,7 +11,7 @@ from etir.backends.api.conditions import contiguous, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, known_numbers, sizes_fit
 from etir.backends.native.elementwise import ELEMENTWISE, POWERS
-from etir.backends.native.windows import as_pair, window_of
+from etir.backends.native.windows import as_pair, has_small_groups, window_of
 from etir.dialects.et.layout import dims_of
 from etir.dialects.schema_op import SchemaOp
 
@@ -179,7 +179,8 @@ def _convolution(match: Match) -> str | None:
         gaps = any(size < stride for size, stride in zip(window.size, window.stride, strict=True))
         return "a transposed convolution with gaps" if gaps else None
     each = inner == 1 and outer == groups
-    return None if groups == 1 or each or outer // groups >= FEW_CHANNELS else "groups of few channels"
+    wide = groups == 1 or outer // groups >= FEW_CHANNELS
+    return None if wide or each or has_small_groups(cast(SchemaOp, match.op)) else "groups of few channels"
 
 
 @condition("windows inside of the image and of zeros around it")

@@ -51,6 +51,7 @@ from etir.backends.native.compile import free_places, kernels_of, lowered_functi
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
+from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
 from etir.backends.native.made import keep_made
@@ -346,7 +347,7 @@ def _late(func: FuncOp) -> dict[int, None]:
 def _readers(func: FuncOp) -> Iterator[SchemaOp]:
     """The convolutions and pools."""
     for op in func.body.block.ops:
-        if isinstance(op, GroupOp) and op.kind.data in ("convolution", "depthwise", "pool"):
+        if isinstance(op, GroupOp) and op.kind.data in WITH_WINDOWS:
             yield cast(SchemaOp, op.root)
 
 

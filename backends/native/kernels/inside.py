@@ -1,8 +1,13 @@
-"""``tile.depthwise_inside``: windows for each channel of an image without a border.
+"""``tile.depthwise_inside``: windows for each channel, or for each group of few, of an image without a border.
 
 As ``tile.depthwise``, with the rows of a window that are in the image in a loop. Where all of its columns are, some
 neighboring columns are computed at once; at both ends a column at a time, with some vectors of channels at once and a
 loop over the columns of the window that are there. Those are few, and no code is made for each number of them.
+
+Where a window goes over a group of channels, vectors go along those of the result, and what they are multiplied by is
+one channel of each group, in all lanes of that group: a vector of the image with its lanes picked, which several taps
+share, or one float where a group is as long as a vector. Products with panels (``tile.brgemm``) would have rows of one
+group, of which most of a panel is empty.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from etir.backends.native.kernels.template import (
     run_body,
     template,
 )
-from etir.backends.native.kernels.windows import WORTH, channels_at_once, columns_at_once
+from etir.backends.native.kernels.windows import WORTH, channels_at_once, columns_at_once, runs_of
 from etir.backends.native.sizes import is_known, most
 from etir.backends.native.tile import shape_of, strides_of
 
@@ -33,7 +38,7 @@ ACROSS = 4
 
 @template(DepthwiseInsideOp)
 class DepthwiseInside(Template):
-    """A window for each channel, of an image without a border."""
+    """A window for each channel or group of channels, of an image without a border."""
 
     name = "depthwise_inside"
     entries = {"columns": 1, "channels": 1}
@@ -61,6 +66,8 @@ class DepthwiseInside(Template):
             return "channels of a, b and c lie side by side"
         if channels != 1 and any(strides_of(e.type)[-1] not in (0, 1) for e in op.extra):
             return "channels of the extra operands lie side by side, or are one"
+        if op.group % cpu.vector and cpu.vector % op.group:
+            return f"groups of {op.group} channels are neither parts of vectors of {cpu.vector} nor whole ones"
         return None
 
     def in_place(self, op: DepthwiseInsideOp) -> Sequence[SSAValue]:
@@ -91,7 +98,7 @@ class DepthwiseInside(Template):
         else:
             lines.append(f"  const long from = 0, to = {channels};")
         lines += [f"  {line}" for line in [*_taps_of_row(op), *self._row(op, at_once, cpu)]]
-        grain = max(1, WORTH // max(1, most(width * min(some, channels))))
+        grain = max(1, WORTH // max(1, most(width * min(some, channels) * op.group)))
         units = math.prod(lead) * rows * blocks
         return CFunction("\n".join([*lines, "}"]), units, grain, (body_function(op.body.block),))
 
@@ -100,30 +107,34 @@ class DepthwiseInside(Template):
         width, channels = shape_of(op.c)[-2:]
         rest = channels % cpu.vector
         lines = [*_columns_inside(op), "long x = x0;"]
-        for count in dict.fromkeys((at_once, 1)):
-            lines.append(f"for (; x + {count} <= x1; x += {count}) {{")
+        for loop, count in _runs_inside(op, at_once):
+            lines.append(f"{loop} {{")
             lines.append("  long j = from;")
             lines.append(f"  for (; j + {cpu.vector} <= to; j += {cpu.vector}) {{")
-            lines += [f"    {line}" for line in self._columns(op, count, "")]
+            lines += [f"    {line}" for line in self._columns(op, count, cpu, "")]
             lines.append("  }")
             if rest:
-                lines += ["  if (j < to) {", *(f"    {line}" for line in self._columns(op, count, str(rest))), "  }"]
+                lines += [
+                    "  if (j < to) {",
+                    *(f"    {line}" for line in self._columns(op, count, cpu, str(rest))),
+                    "  }",
+                ]
             lines.append("}")
         lines.append(f"for (x = x0 > 0 ? 0 : x1; x < {width}; x = x + 1 == x0 ? x1 : x + 1) {{")
         lines += [f"  {line}" for line in _taps_of_column(op)]
         lines.append("  long j = from;")
         if channels >= ACROSS * cpu.vector:
             lines.append(f"  for (; j + {ACROSS * cpu.vector} <= to; j += {ACROSS * cpu.vector}) {{")
-            lines += [f"    {line}" for line in self._column(op, ACROSS, cpu.vector, "")]
+            lines += [f"    {line}" for line in self._column(op, ACROSS, cpu, "")]
             lines.append("  }")
         lines.append(f"  for (; j + {cpu.vector} <= to; j += {cpu.vector}) {{")
-        lines += [f"    {line}" for line in self._column(op, 1, cpu.vector, "")]
+        lines += [f"    {line}" for line in self._column(op, 1, cpu, "")]
         lines.append("  }")
         if rest:
-            lines += ["  if (j < to) {", *(f"    {line}" for line in self._column(op, 1, 0, str(rest))), "  }"]
+            lines += ["  if (j < to) {", *(f"    {line}" for line in self._column(op, 1, cpu, str(rest))), "  }"]
         return [*lines, "}"]
 
-    def _columns(self, op: DepthwiseInsideOp, count: int, some: str) -> list[str]:
+    def _columns(self, op: DepthwiseInsideOp, count: int, cpu: Cpu, some: str) -> list[str]:
         """``count`` columns from ``x`` on, whose windows have all of their columns in the image."""
         row, column = strides_of(op.a.type)[-3:-1]
         b = strides_of(op.b.type)
@@ -131,20 +142,29 @@ class DepthwiseInside(Template):
         lines = [f"vf {', '.join(f's{i} = vset(0.0f)' for i in range(count))};"]
         lines.append("for (long ty = t0; ty < t1; ++ty) {")
         first = f"(top + ty * {dy}) * {row} + (x * {across} - {op.steps.before[1]}) * {column}"
-        lines.append(f"  const float* const at = a + ({first}) + j;")
+        lines.append(f"  const float* const at = a + ({first});")
         lines.append(f"  const float* const taps = b + ty * {b[0]} + j;")
-        for tx in range(shape_of(op.b)[1]):
-            lines.append(f"  {{ const vf w = {_load(f'taps + {tx * b[1]}', some)};")
-            for i in range(count):
-                step = f"{i * across + tx * dx} * {column}"
-                lines.append(f"    s{i} = vfma(s{i}, w, {_load(f'at + {step}', some)});")
+        loop, members = _members(op, cpu)
+        for member in members:
+            lines.append(f"  {loop}{{")
+            there: dict[int, None] = {}
+            for tx in range(shape_of(op.b)[1]):
+                lines.append(f"    const vf w{tx} = {_load(f'taps + {tx * b[1]}{_times(op, member)}', some)};")
+                for i in range(count):
+                    pixel = i * across + tx * dx
+                    if pixel not in there:
+                        there[pixel] = None
+                        lines.append(
+                            f"    const vf v{pixel} = {_picked(op, f'{pixel} * {column}', 0, member, cpu, some)};"
+                        )
+                    lines.append(f"    s{i} = vfma(s{i}, w{tx}, v{pixel});")
             lines.append("  }")
         lines.append("}")
         for i in range(count):
             lines.append(_store(op, f"s{i}", f"(x + {i})", "j", some))
         return lines
 
-    def _column(self, op: DepthwiseInsideOp, count: int, vector: int, some: str) -> list[str]:
+    def _column(self, op: DepthwiseInsideOp, count: int, cpu: Cpu, some: str) -> list[str]:
         """Column ``x`` in ``count`` vectors of channels, with the taps that it has."""
         row, column = strides_of(op.a.type)[-3:-1]
         b = strides_of(op.b.type)
@@ -152,14 +172,19 @@ class DepthwiseInside(Template):
         lines = [f"vf {', '.join(f's{i} = vset(0.0f)' for i in range(count))};"]
         lines.append("for (long ty = t0; ty < t1; ++ty) for (long tx = u0; tx < u1; ++tx) {")
         first = f"(top + ty * {dy}) * {row} + (left_most + tx * {dx}) * {column}"
-        lines.append(f"  const float* const at = a + ({first}) + j;")
+        lines.append(f"  const float* const at = a + ({first});")
         lines.append(f"  const float* const taps = b + ty * {b[0]} + tx * {b[1]} + j;")
-        for i in range(count):
-            there = i * vector
-            lines.append(f"  s{i} = vfma(s{i}, {_load(f'taps + {there}', some)}, {_load(f'at + {there}', some)});")
+        loop, members = _members(op, cpu)
+        for member in members:
+            lines.append(f"  {loop}{{")
+            for i in range(count):
+                there = i * cpu.vector
+                weights = _load(f"taps + {there}{_times(op, member)}", some)
+                lines.append(f"    s{i} = vfma(s{i}, {weights}, {_picked(op, '0', there, member, cpu, some)});")
+            lines.append("  }")
         lines.append("}")
         for i in range(count):
-            lines.append(_store(op, f"s{i}", "x", f"j + {i * vector}", some))
+            lines.append(_store(op, f"s{i}", "x", f"j + {i * cpu.vector}", some))
         return lines
 
     def numpy(self, op: DepthwiseInsideOp, operands: Sequence[Any]) -> None:
@@ -170,13 +195,17 @@ class DepthwiseInside(Template):
         h, w = a.shape[-3:-1]
         steps = op.steps
         sums = np.zeros(c.shape)
+        members = np.arange(c.shape[-1]) // op.group * op.group + np.arange(op.group)[:, None]
+        taps = b.reshape(*b.shape[:2], op.group, -1)
         for ty in range(b.shape[0]):
             for tx in range(b.shape[1]):
                 y = np.arange(rows) * steps.strides[0] - steps.before[0] + ty * steps.dilation[0]
                 x = np.arange(columns) * steps.strides[1] - steps.before[1] + tx * steps.dilation[1]
                 is_there = ((y >= 0) & (y < h))[:, None] & ((x >= 0) & (x < w))
                 found = a[..., np.clip(y, 0, max(0, h - 1))[:, None], np.clip(x, 0, max(0, w - 1)), :]
-                sums += np.where(is_there[..., None], found.astype(np.float64) * b[ty, tx], 0.0)
+                for member in range(op.group):
+                    products = found[..., members[member]].astype(np.float64) * taps[ty, tx, member]
+                    sums += np.where(is_there[..., None], products, 0.0)
         c[...] = run_body(op.body.block, [sums.astype(c.dtype), *extra])
 
 
@@ -186,6 +215,29 @@ def _named(op: DepthwiseInsideOp) -> list[tuple[str, SSAValue]]:
 
 def _load(at: str, some: str) -> str:
     return f"vload_some({at}, {some})" if some else f"vload({at})"
+
+
+def _members(op: DepthwiseInsideOp, cpu: Cpu) -> tuple[str, Sequence[str]]:
+    """The channels of a group, one after another: a loop over them if lanes need not be picked, else their numbers."""
+    if op.group < max(2, cpu.vector):
+        return "", [str(member) for member in range(op.group)]
+    return f"ETIR_NOUNROLL for (long i = 0; i < {op.group}; ++i) ", ["i"]
+
+
+def _times(op: DepthwiseInsideOp, member: str) -> str:
+    """Where the weights of a channel of the groups lie."""
+    return "" if op.group == 1 else f" + {member} * {strides_of(op.b.type)[2]}"
+
+
+def _picked(op: DepthwiseInsideOp, offset: str, there: int, member: str, cpu: Cpu, some: str) -> str:
+    """One channel of the groups of the result's channels from ``j + there`` on, at the pixel ``at + offset``."""
+    if op.group >= max(2, cpu.vector):
+        return f"vset((at + {offset} + ((j + {there}) & {-op.group}))[{member}])"
+    channels = _load(f"at + {offset} + {there} + j", some)
+    if op.group == 1:
+        return channels
+    lanes = [lane // op.group * op.group + int(member) for lane in range(cpu.vector)]
+    return f"ETIR_PICK({channels}, {', '.join(map(str, lanes))})"
 
 
 def _store(op: DepthwiseInsideOp, sums: str, x: str, j: str, some: str) -> str:
@@ -240,3 +292,17 @@ def _columns_inside(op: DepthwiseInsideOp) -> list[str]:
         f"const long x1_ = last < {width} ? last : {width};",
         f"const long x0 = x1_ > {first} ? {first} : 0, x1 = x1_ > {first} ? x1_ : 0;",
     ]
+
+
+def _runs_inside(op: DepthwiseInsideOp, at_once: int) -> list[tuple[str, int]]:
+    """Loops over the columns ``x0`` to ``x1``, and how many columns each does at once: of a known number as even ones
+    as can be, else the last ones one by one.
+    """
+    width, extent, taps = shape_of(op.c)[-2], shape_of(op.a)[-2], shape_of(op.b)[1]
+    if not is_known((width, extent)):
+        return [(f"for (; x + {count} <= x1; x += {count})", count) for count in dict.fromkeys((at_once, 1))]
+    (_, stride), (_, before), (_, step) = op.steps.strides, op.steps.before, op.steps.dilation
+    room = extent - (taps - 1) * step - 1 + before
+    last, first = min(width, 0 if room < 0 else room // stride + 1), -(-max(0, before) // stride)
+    runs = runs_of(last - first, at_once) if last > first else []
+    return [(f"for (long n = 0; n < {many}; ++n, x += {count})", count) for many, count in runs]

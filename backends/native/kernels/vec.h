@@ -93,6 +93,16 @@ ETIR_INLINE vf vset(float x) { return x - (vf){0}; }
 ETIR_INLINE vi vset_int(int32_t x) { return x - (vi){0}; }
 #endif
 
+// The lanes of a vector with these numbers.
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define ETIR_PICK(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#endif
+#endif
+#ifndef ETIR_PICK
+#define ETIR_PICK(x, ...) __builtin_shuffle(x, (vi){__VA_ARGS__})
+#endif
+
 ETIR_INLINE vf vload(const float* from) { return *(const vf_anywhere*)from; }
 ETIR_INLINE void vstore(float* to, vf x) { *(vf_anywhere*)to = x; }
 

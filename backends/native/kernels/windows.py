@@ -62,7 +62,7 @@ def _row(
     return [*lines, "}"], math.prod(outer) * blocks
 
 
-def _runs(width: int, at_once: int) -> list[tuple[int, int]]:
+def runs_of(width: int, at_once: int) -> list[tuple[int, int]]:
     """Columns in blocks: runs of equal blocks, as (how many, columns of one). Those of a static width are shared out
     evenly.
     """
@@ -133,7 +133,7 @@ class Depthwise(Template):
         names = [("a", op.a), ("b", op.b), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
         lines: list[str] = ["long x = 0;"]
         rest = channels % cpu.vector
-        for runs, count in _runs(width, at_once):
+        for runs, count in runs_of(width, at_once):
             lines.append(f"for (long n = 0; n < {runs}; ++n, x += {count}) {{")
             lines.append("  long j = from;")
             lines.append(f"  for (; j + {cpu.vector} <= to; j += {cpu.vector}) {{")

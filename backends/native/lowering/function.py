@@ -23,6 +23,7 @@ from etir.backends.native.elementwise import ELEMENTWISE, Body
 from etir.backends.native.flags import FlagsOp, flags
 from etir.backends.native.functions import CUT, LATE, OUTPUTS, ROOM, SAVES, least_bytes, saved
 from etir.backends.native.kernels.brgemm import panel_of
+from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
@@ -30,7 +31,7 @@ from etir.backends.native.places import Place
 from etir.backends.native.rows import VIEWS
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
-from etir.backends.native.windows import border_for, can_be_cut, image_bytes
+from etir.backends.native.windows import border_for, can_be_cut, has_small_groups, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
 
@@ -204,7 +205,8 @@ class Lowering(Memory):
 
     def is_cut(self, op: SchemaOp) -> bool:
         """Whether a convolution or a pool reads an image without a border."""
-        return self.least_cut is not None and can_be_cut(op) and image_bytes(op) >= self.least_cut
+        is_tried = self.least_cut is not None and image_bytes(op) >= self.least_cut
+        return has_small_groups(op) or (is_tried and can_be_cut(op))
 
     def against_winograd(self, group: GroupOp) -> str | None:
         """Why a group is no convolution by Winograd's algorithm, as :func:`reason_for_all`."""
@@ -340,7 +342,7 @@ def border_of(value: SSAValue, without: Callable[[GroupOp], bool]) -> tuple[tupl
     most, number = (0, 0), 0.0
     for use in value.uses:
         group = use.operation
-        if isinstance(group, GroupOp) and group.kind.data in ("convolution", "depthwise", "pool"):
+        if isinstance(group, GroupOp) and group.kind.data in WITH_WINDOWS:
             root = cast(SchemaOp, group.root)
             if root.arg("self" if group.kind.data == "pool" else "input") is not group.body.block.args[use.index]:
                 continue

@@ -92,7 +92,7 @@ class _Convolution:
         return [self.lowering.memref(p) for p in places]
 
 
-@lowers("depthwise", "convolution")
+@lowers("depthwise", "grouped", "convolution")
 def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     """One product or several, or a window for each channel."""
     some = members(group)
@@ -133,6 +133,8 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         _transposed(one, source)
     elif group.kind.data == "depthwise":
         _depthwise(one, source)
+    elif group.kind.data == "grouped":
+        _small_groups(one, source)
     else:
         _plain(one, source)
 
@@ -153,16 +155,34 @@ def _depthwise(found: _Convolution, source: Place) -> None:
     taps = Place(flat, (kh, kw, c), row_major((kh, kw, c)))
     (kh, kw), (top, left) = window.size, window.skipped
     b = lowering.memref(taps.sliced(0, top, kh).sliced(1, left, kw))
-    operands = found.operands(found.extras)
     if lowering.is_cut(found.root):
-        x = lowering.memref(lowering.with_border(source, (0, 0), 0.0, found.root))
-        steps = Steps(window.stride, window.padding, window.dilation)
-        op = DepthwiseInsideOp(x, b, lowering.memref(found.target), operands, steps, found.region)
-        lowering.add(op, found.group)
+        _inside(found, source, b)
         return
+    operands = found.operands(found.extras)
     a = _windows(found.bordered(source), (n, h, w, kh, kw, c), window)
     op = DepthwiseOp(lowering.memref(a), b, lowering.memref(found.target), operands, found.region)
     lowering.add(op, found.group)
+
+
+def _small_groups(found: _Convolution, source: Place) -> None:
+    """A window for each group of channels: one panel has all channels of the result."""
+    lowering, window = found.lowering, found.window
+    out, inner = found.weight[:2]
+    kh, kw = window.whole
+    flat = lowering.weight(found.symbol, memref((kh, 1, kw * inner, out)), out, True)
+    dims = (kh, kw, inner, out)
+    (kh, kw), (top, left) = window.size, window.skipped
+    taps = Place(flat, dims, row_major(dims)).sliced(0, top, kh).sliced(1, left, kw)
+    _inside(found, source, lowering.memref(taps))
+
+
+def _inside(found: _Convolution, source: Place, taps: SSAValue) -> None:
+    """Windows of an image without a border."""
+    lowering, window = found.lowering, found.window
+    x = lowering.memref(lowering.with_border(source, (0, 0), 0.0, found.root))
+    steps = Steps(window.stride, window.padding, window.dilation)
+    target, operands = lowering.memref(found.target), found.operands(found.extras)
+    lowering.add(DepthwiseInsideOp(x, taps, target, operands, steps, found.region), found.group)
 
 
 def _windows(x: Place, dims: tuple[int, ...], window: Window) -> Place:

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
+from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.lowering.function import Lowering, Outside, members, moves, shape
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
@@ -47,7 +48,7 @@ def pixel_shuffle(lowering: Lowering, op: SchemaOp) -> None:
 
 
 def _reads_image(op: object) -> bool:
-    return isinstance(op, GroupOp) and op.kind.data in ("convolution", "depthwise", "pool")
+    return isinstance(op, GroupOp) and op.kind.data in WITH_WINDOWS
 
 
 def _pixels(image: Place, factor: int) -> Iterator[Place]:
