@@ -207,6 +207,9 @@ def _plain(found: _Convolution, source: Place) -> None:
         else:
             _cut(found, x, ways)
         return
+    if _is_read_as_it_lies(found, source):
+        _by_lines(found, source, against)
+        return
     x = found.bordered(source)
     n, h, w, out = found.target.shape
     c = x.shape[3]
@@ -239,6 +242,38 @@ def _plain(found: _Convolution, source: Place) -> None:
         a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
         b = _by_taps(filters, c, (n, h))
         _product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
+
+
+LEAST_RUN = 4
+"""Columns of a window that are a product's depth by themselves: with less of them, a copy of the image is quicker."""
+
+
+def _is_read_as_it_lies(found: _Convolution, source: Place) -> bool:
+    """Whether windows are read of an image whose columns lie side by side, as a program is given one: without a border
+    the runs of a window's columns are there, one for each channel and row of it.
+    """
+    window, no_border = found.window, not any(border_for(found.root)[0])
+    is_run = source.strides[3] == 1 and source.shape[1] > 1 and window.size[1] >= LEAST_RUN and window.dilation[1] == 1
+    return is_run and no_border and window.groups == 1 and not found.pieces
+
+
+def _by_lines(found: _Convolution, source: Place, direct: str) -> None:
+    """A product with a tap for each channel and row of a window, and the window's columns as its depth. Patches of an
+    image, which a transformer begins with, are products of that kind, without a copy that is larger than what follows.
+    """
+    lowering, window, panel = found.lowering, found.window, found.lowering.panel
+    n, h, w, out = found.target.shape
+    c, panels = source.shape[1], -(-out // panel)
+    batch, channel, row, _ = source.strides
+    (kh, kw), (rows, columns), (sy, sx), (top, left) = window.size, window.whole, window.stride, window.skipped
+    start = source.offset - window.padding[0] * row - window.padding[1]
+    steps = (batch, sy * row, channel, window.dilation[0] * row, sx, 1)
+    a = Place(source.base, (n, h, c, kh, w, kw), steps, start)
+    dense = (panels, c * rows * columns, panel)
+    filters = lowering.weight(found.symbol, memref(dense), panel, True)
+    steps = (0, 0, rows * columns * panel, columns * panel, dense[1] * panel, panel, 1)
+    b = Place(filters, (n, h, c, kh, panels, kw, panel), steps, (top * columns + left) * panel)
+    _product(found, a, lowering.memref(b), found.target, found.extras, (c, kh), direct)
 
 
 def _order(n: int, h: int, w: int) -> tuple[int, int, int]:
