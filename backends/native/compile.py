@@ -21,7 +21,7 @@ from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
 from etir.backends.native.dims import dims
 from etir.backends.native.errors import E1170, E1174
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.groups import ungroup
+from etir.backends.native.groups import delay_products, ungroup
 from etir.backends.native.image import Image, flat_image
 from etir.backends.native.lowering import constant_name, lower_function, type_of
 from etir.backends.native.made import take_made
@@ -367,6 +367,7 @@ def for_kernels(outlined: Outlined) -> Outlined:
     func = outlined.func.clone()
     func.location = outlined.func.location
     ungroup(func)
+    delay_products(func)
     spell_out(func)
     module.body.block.add_op(func)
     symbols = {}

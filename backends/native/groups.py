@@ -9,6 +9,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from etir.backends.native.dialect import GroupOp, YieldOp
+from etir.dialects.edge import ops as edge
+from etir.dialects.edge.base import EdgeOp
+from etir.passes.backend.add_in_product import ADDING
 
 
 @contextmanager
@@ -42,3 +45,20 @@ def ungroup(func: FuncOp) -> None:
             clone.location = op.location
             block.insert_op_before(clone, group)
         block.erase_op(group)
+
+
+def delay_products(func: FuncOp) -> None:
+    """Move products to the sums that alone read them, where what is added there is made in between: the kernel that
+    adds to what is there (``add-in-product``) wants it before the product, and groups have the product first.
+    """
+    block = func.body.block
+    order = {op: number for number, op in enumerate(block.ops)}
+    for op in [op for op in block.ops if isinstance(op, edge.aten.add.Tensor)]:
+        for value, addend in ((op.self_, op.other), (op.other, op.self_)):
+            product, other = value.owner, addend.owner
+            is_product = isinstance(product, EdgeOp) and product.op_name in ADDING and value.has_one_use()
+            if not is_product or not isinstance(other, Operation) or order[other] < order[product]:
+                continue
+            block.detach_op(product)
+            block.insert_op_before(product, op)
+            break

@@ -238,6 +238,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "norms of channels": (nn.Sequential(convolution, norm, nn.ReLU(), after), image, 1.0),
         "transposed": (nn.Sequential(*up).eval(), image, 1.0),
         "each layer adds to what it is given": (Residual(), torch.randn(24, 32), 1.0),
+        "added to scores once they are there": (Scores(), torch.randn(4, 40, 8), 1.0),
         "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
@@ -254,6 +255,20 @@ class Residual(nn.Module):
         for up, down in zip(self.up, self.down, strict=True):
             x = x + down(torch.relu(up(x)))
         return x
+
+
+class Scores(nn.Module):
+    """Attention with a gate on what is added to its scores, which is made of them last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys, self.values, self.gate = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 1)
+        self.bias = nn.Parameter(torch.randn(4, 40, 40))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        added = torch.sigmoid(self.gate(x)) * self.bias
+        scores = torch.baddbmm(added, x, self.keys(x).transpose(1, 2))
+        return torch.softmax(scores, -1) @ self.values(x)
 
 
 class Joined(nn.Module):
