@@ -153,6 +153,7 @@ class _Choice:
             self._together(sizes, {CUT: IntegerAttr(sizes[-1], i64)})
         before = self.least
         self._save("panels")
+        self._all()
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(0, i64)})
             for least in _tried(sizes):
@@ -223,6 +224,26 @@ class _Choice:
             self.func.attributes.clear()
             self.func.attributes.update(attributes)
             self.is_transformed = is_transformed
+
+    def _all(self) -> None:
+        """All of them at once, ``panels`` as well, and then without those that are of no use."""
+        if self.least <= self.most or self.work >= MOST_WORK:
+            return
+        attributes, is_transformed = dict(self.func.attributes), self.is_transformed
+        chosen = saved(self.func)
+        names = [*dict.fromkeys((*chosen, *(name for name in QUICK if self._may_change(name)), "panels"))]
+        if (arena := self._with(names, self.least - 1)) >= self.least:
+            self.func.attributes.clear()
+            self.func.attributes.update(attributes)
+            self.is_transformed = is_transformed
+            return
+        self.least = arena
+        for name in [name for name in names if name not in chosen]:
+            rest = [other for other in names if other != name]
+            if (arena := self._with(rest, max(self.least, self.most))) <= max(self.least, self.most):
+                self.least, names = arena, rest
+            else:
+                self._with(names)
 
     def _without_cut(self, sizes: Sequence[int]) -> None:
         """Give images their borders back, all or the smaller ones, if there is room for them by now."""

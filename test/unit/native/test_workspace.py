@@ -304,6 +304,18 @@ def test_memory_beside_that_of_the_kernels(name: str) -> None:
         torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["hf_wav2vec2", pytest.param("fcn_resnet50", marks=pytest.mark.nightly)])
+def test_savings_that_help_together(name: str) -> None:
+    """Attention by blocks, another order and operands that are read as they lie; images without a border and products
+    that are not cut: none of them alone lowers the plan enough.
+    """
+    program, kernels = (
+        etir.compile(exported(ENTRIES[name]), target="etir", delegates=delegates)
+        for delegates in (["native{cpus=x86-64-v4}"], [])
+    )
+    assert planned(program) <= planned(kernels)
+
+
 def test_kernels_in_place_of_code_are_prepared_like_others() -> None:
     """The passes of a delegate's program for the kernels end as those of a method do: none of them was forgotten."""
     ours = [step.run.name for step in stages(stop="backend")[-1].steps]
