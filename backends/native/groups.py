@@ -56,8 +56,9 @@ def delay_products(func: FuncOp) -> None:
     for op in [op for op in block.ops if isinstance(op, edge.aten.add.Tensor)]:
         for value, addend in ((op.self_, op.other), (op.other, op.self_)):
             product, other = value.owner, addend.owner
-            is_product = isinstance(product, EdgeOp) and product.op_name in ADDING and value.has_one_use()
-            if not is_product or not isinstance(other, Operation) or order[other] < order[product]:
+            if not isinstance(product, EdgeOp) or product.op_name not in ADDING or not value.has_one_use():
+                continue
+            if not isinstance(other, Operation) or order[other] < order[product]:
                 continue
             block.detach_op(product)
             block.insert_op_before(product, op)
