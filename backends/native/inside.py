@@ -118,7 +118,9 @@ class DepthwiseInsideOp(TemplateOp):
         a, b, c = (shape_of(v) for v in (self.a, self.b, self.c))
         if len(a) < 3 or len(b) not in (3, 4) or len(c) != len(a) or c[:-3] != a[:-3] or not a[-1] == b[-1] == c[-1]:
             raise VerifyException("a is [..., h, w, c], b [taps, taps, (group,) c] and c [..., rows, columns, c]")
-        if not is_known(b) or self.group < 1 or (self.group > 1 and (not is_known(c[-1:]) or c[-1] % self.group)):
+        if not is_known(b):
+            raise VerifyException("the shape of b is known")
+        if self.group < 1 or (self.group > 1 and (not is_known(c[-1:]) or c[-1] % self.group)):
             raise VerifyException(f"{c[-1]} channels are no groups of {b[2]}")
         if any(shape_of(e) != c for e in self.extra):
             raise VerifyException("extra operands have the shape of c")

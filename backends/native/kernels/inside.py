@@ -232,7 +232,7 @@ def _times(op: DepthwiseInsideOp, member: str) -> str:
 def _picked(op: DepthwiseInsideOp, offset: str, there: int, member: str, cpu: Cpu, some: str) -> str:
     """One channel of the groups of the result's channels from ``j + there`` on, at the pixel ``at + offset``."""
     if op.group >= max(2, cpu.vector):
-        return f"vset((at + {offset} + ((j + {there}) & {-op.group}))[{member}])"
+        return f"vset((at + {offset} + (j + {there}) / {op.group} * {op.group})[{member}])"
     channels = _load(f"at + {offset} + {there} + j", some)
     if op.group == 1:
         return channels

@@ -16,7 +16,7 @@ def inside(function: Function, count: int = 16) -> None:
         lead = tuple(chance.randint(1, 2) for _ in range(chance.randint(0, 2)))
         h, w, rows, columns = (chance.randint(1, 12) for _ in range(4))
         c = sizes(chance, (4, 16)) if number % 3 else chance.choice([200, 67, 96])
-        group = chance.choice([2, 4, 8, 16]) if number % 4 == 3 else 1
+        group = chance.choice([2, 4, 8, 16, 48]) if number % 4 == 3 else 1
         c *= group
         taps = chance.randint(1, 9 if number % 2 else 3), chance.randint(1, 9 if number % 2 else 3)
 
