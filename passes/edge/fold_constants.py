@@ -13,12 +13,16 @@ After::
 
 Every pure operator whose tensor operands are constants is a candidate; the interpreter's evaluator computes it (torch
 where it is installed). A result may not be larger than ``limit`` bytes or than the constants it is made from, so that
-masks and transposed weights fold and a ``zeros(1000, 1000)`` does not bloat the file. Only results that something else
-uses become constants of the program. Weights whose bytes are not loaded or are external are left alone.
+masks and transposed weights fold and a ``zeros(1000, 1000)`` does not bloat the file. What is computed of a weight, as
+biases gathered for relative positions or masks of shifted windows, may be larger, as long as all of that together is a
+small part of the weights: making it in every run takes calls and memory, and keeps what is around them apart. Mere
+repetitions and casts of a weight may not. Only results that something else uses become constants of the program.
+Weights whose bytes are not loaded or are external are left alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,7 +36,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.dtypes import i8, ui8
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_contiguous, is_static, tensor_of
-from etir.dialects.et.program import GetWeightOp
+from etir.dialects.et.program import GetWeightOp, WeightOp
 from etir.interpret.evaluator import Evaluator
 from etir.interpret.evaluators import get_evaluator
 from etir.passes.analysis.constants import ConstantStore
@@ -46,6 +50,10 @@ larger by far, and backends look for them. A bias of 32 bits is folded.
 """
 
 CAST = "dim_order_ops._to_dim_order_copy.default"
+REPEATS = (CAST, "aten._to_copy.default", "aten.expand_copy.default", "aten.repeat.default")
+"""Operators whose result has nothing that their operand has not."""
+PART, PARTS = 128, 32
+"""Parts of the bytes of all weights: what one result computed of a weight may have, and all of them together."""
 FEW = 256
 """Integers of 8 bits, no more than which become numbers in the file."""
 
@@ -75,10 +83,13 @@ class _Folder:
     def __init__(self, store: ConstantStore, limit: int, expand: bool):
         self.store = store
         self.limit = limit
+        self.of_weights = sum(tensor_bytes(weight.type) for weight in _static(store))
+        self.made = max(limit, self.of_weights // PART) if limit else 0
         self.expand = expand
         self._evaluator: Evaluator | None = None
         self.values: dict[SSAValue, Any] = {}
         self.origin: dict[SSAValue, str] = {}
+        self.larger: dict[SSAValue, None] = {}
 
     @property
     def evaluator(self) -> Evaluator:
@@ -89,15 +100,28 @@ class _Folder:
 
     def block(self, block: Block) -> None:
         """Fold the operations of a block in order, then put constants where their results are used."""
-        folded: list[EdgeOp] = []
+        before, made = (dict(self.values), dict(self.origin)), self.made
+        folded = self._fold(block)
+        if self._growth(folded) > self.of_weights // PARTS:
+            (self.values, self.origin), self.made = before, self.limit
+            folded = self._fold(block)
+        self.made = made
         for op in block.ops:
-            if isinstance(op, EdgeOp) and self.try_fold(op):
-                folded.append(op)
             for region in op.regions:
                 for inner in region.blocks:
                     self.block(inner)
         for op in reversed(folded):
             self.materialize(op)
+
+    def _fold(self, block: Block) -> list[EdgeOp]:
+        """The operations that can be computed, in order."""
+        return [op for op in block.ops if isinstance(op, EdgeOp) and self.try_fold(op)]
+
+    def _growth(self, folded: Sequence[EdgeOp]) -> int:
+        """Bytes of the constants that are larger than what they are made from."""
+        gone = dict.fromkeys(folded)
+        larger = [v for op in folded for v in op.results if v in self.larger]
+        return sum(tensor_bytes(v.type) for v in larger if any(use.operation not in gone for use in v.uses))
 
     def try_fold(self, op: EdgeOp) -> bool:
         """Compute ``op`` if it is a candidate. The results are kept in ``values``."""
@@ -119,7 +143,11 @@ class _Folder:
         ):
             return False
         origins = [self.origin.get(v) or _weight_name(v) for v in op.operands]
+        known = sum(tensor_bytes(v.type) for v in op.operands)
+        is_larger = any(v in self.larger for v in op.operands)
         for result, value in zip(op.results, flat, strict=True):
+            if tensor_bytes(result.type) > (self.limit if is_larger else max(self.limit, known)):
+                self.larger[result] = None
             self.values[result] = value
             self.origin[result] = next((o for o in origins if o), "")
         return True
@@ -139,9 +167,14 @@ class _Folder:
             type = result.type
             if not isinstance(type, TensorType) or not is_static(type) or not is_contiguous(type):
                 return False
-            if not expands and tensor_bytes(type) > max(self.limit, known):
+            limit = self.made if self._is_made_of_a_weight(op) else self.limit
+            if not expands and tensor_bytes(type) > max(limit, known):
                 return False
         return True
+
+    def _is_made_of_a_weight(self, op: EdgeOp) -> bool:
+        """Whether an operator computes something of a weight that the program has."""
+        return op.op_name not in REPEATS and any(self.origin.get(v) or _weight_name(v) for v in op.operands)
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, SSAValue):
@@ -164,6 +197,13 @@ class _Folder:
             constant.results[0].name_hint = result.name_hint
             result.replace_all_uses_with(constant.results[0])
         Rewriter.erase_op(op)
+
+
+def _static(store: ConstantStore) -> Iterator[WeightOp]:
+    """The weights whose bytes are known."""
+    for weight in store.weights.values():
+        if isinstance(weight.type, TensorType) and is_static(weight.type):
+            yield weight
 
 
 def _widens(op: EdgeOp) -> bool:

@@ -2,6 +2,7 @@
 // RUN: et-opt -p 'fold-constants{limit=0}' --split-input-file %s | filecheck %s --check-prefix=NONE
 // RUN: et-opt -p 'fold-constants{limit=0}' --split-input-file --print-debuginfo %s | filecheck %s --check-prefix=LOC
 // RUN: et-opt -p 'fold-constants{limit=0 expand=true}' --split-input-file %s | filecheck %s --check-prefix=EXPAND
+// RUN: et-opt -p 'fold-constants{limit=64}' --split-input-file %s | filecheck %s --check-prefix=PART
 
 // A transposed weight is computed now: it is no larger than the weight it is made from, so no limit holds it back.
 // CHECK: et.weight @w : tensor<8x4xf32>
@@ -137,4 +138,32 @@ func.func @integers() -> (tensor<3xf32>, tensor<3xf32>) {
   // EXPAND-NOT: edge.quantized_decomposed
   %3 = edge.quantized_decomposed.dequantize_per_tensor.default(%2, scale = 0.5, zero_point = 0, quant_min = -128, quant_max = 127, dtype = i8) : (tensor<3xi8>) -> tensor<3xf32>
   func.return %1, %3 : tensor<3xf32>, tensor<3xf32>
+}
+
+// -----
+
+// What is computed of a weight may be larger than what it is made from, up to a 128th of what all weights have: 3,125
+// bytes here. What is made of nothing may not, and a row that is only repeated stays one.
+et.weight @large : tensor<1000x100xf32> = #et.synthetic<seed = 1>
+et.weight @table : tensor<17x1xf32> = #et.synthetic<seed = 2>
+et.weight @row : tensor<1x30xf32> = #et.synthetic<seed = 3>
+et.weight @wider : tensor<1x50xf32> = #et.synthetic<seed = 4>
+
+// PART-LABEL: func.func @of_weights
+// NONE-LABEL: func.func @of_weights
+func.func @of_weights() -> (tensor<17x30xf32>, tensor<17x50xf32>, tensor<17x30xf32>, tensor<17x30xf32>) {
+  %0 = et.get_weight @table : tensor<17x1xf32>
+  %1 = et.get_weight @row : tensor<1x30xf32>
+  %2 = et.get_weight @wider : tensor<1x50xf32>
+  // PART: %[[A:.*]] = et.get_weight @table_folded : tensor<17x30xf32>
+  // NONE: %[[A:.*]] = edge.aten.mul.Tensor
+  %3 = edge.aten.mul.Tensor(%0, %1) : (tensor<17x1xf32>, tensor<1x30xf32>) -> tensor<17x30xf32>
+  // PART-NEXT: %[[B:.*]] = edge.aten.mul.Tensor
+  %4 = edge.aten.mul.Tensor(%0, %2) : (tensor<17x1xf32>, tensor<1x50xf32>) -> tensor<17x50xf32>
+  // PART-NEXT: %[[C:.*]] = edge.aten.expand_copy.default
+  %5 = edge.aten.expand_copy.default(%0, size = [17, 30]) : (tensor<17x1xf32>) -> tensor<17x30xf32>
+  // PART-NEXT: %[[D:.*]] = edge.aten.full.default
+  %6 = edge.aten.full.default(size = [17, 30], fill_value = 0.5) : () -> tensor<17x30xf32>
+  // PART-NEXT: func.return %[[A]], %[[B]], %[[C]], %[[D]]
+  func.return %3, %4, %5, %6 : tensor<17x30xf32>, tensor<17x50xf32>, tensor<17x30xf32>, tensor<17x30xf32>
 }
