@@ -224,6 +224,12 @@ def _pool(match: Match) -> str | None:
     return "windows that are cut, of an image of any height or width" if match.arg("ceil_mode") else None
 
 
+def _roll(match: Match) -> str | None:
+    given = _dims(match, "self")
+    turned = [given[dim] for dim in match.arg("dims")] or [math.prod(given)]
+    return None if is_known(turned) else "a roll along dims that are known at run time only"
+
+
 def _upsample(match: Match) -> str | None:
     given, result = dims(match.op.operands[0]), _result(match)
     factors = [b // a for a, b in zip(given[2:], result[2:], strict=True)]
@@ -251,6 +257,7 @@ _CHECKS = {
     "aten.select_copy.int": _select,
     "aten.native_layer_norm.default": _normalized,
     "aten.constant_pad_nd.default": _pad,
+    "aten.roll.default": _roll,
     "aten.split_with_sizes_copy.default": _split,
     "aten.glu.default": _glu,
     "aten.convolution.default": _convolution,

@@ -48,6 +48,7 @@ MOVES = (
     "aten.cat.default",
     "aten.stack.default",
     "aten.constant_pad_nd.default",
+    "aten.roll.default",
     "aten.pixel_shuffle.default",
     "aten.split_with_sizes_copy.default",
     "aten.unbind_copy.int",

@@ -1,9 +1,12 @@
-"""Operators that put tensors into parts of a larger one: concatenations and padding.
+"""Operators that put tensors into parts of a larger one: concatenations, padding, and parts that change places.
 
 What computes a part writes it to its place in the whole when the join is its only reader; the others are copied.
 """
 
 from __future__ import annotations
+
+import itertools
+import math
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.lowering.function import JOINS, Lowering, moves, shape
@@ -77,3 +80,33 @@ def pad(lowering: Lowering, op: SchemaOp) -> None:
         inner = inner.sliced(dim, max(0, before), count)
     if 0 not in inner.shape:
         lowering.copy(source, inner, op)
+
+
+@moves("aten.roll.default")
+def roll(lowering: Lowering, op: SchemaOp) -> None:
+    """What leaves a tensor at the end of a dim comes back at its beginning: each part is copied to where it goes."""
+    source = lowering.place(op.arg("self"))
+    result = op.results[0]
+    whole = lowering.image(result) if is_image(source) else lowering.result(result)
+    dims, shifts = op.arg("dims"), op.arg("shifts")
+    if not dims:
+        dims, count = (0,), (math.prod(source.shape),)
+        flat = whole.viewed(count)
+        source, whole = lowering.viewed(source, count, op), flat or lowering.buffer(count)
+        if flat is None:
+            lowering.places[result] = lowering.viewed(whole, shape(result), op)
+    by_dim: dict[int, int] = {}
+    for dim, shift in zip(dims, shifts, strict=True):
+        by_dim[dim % len(source.shape)] = by_dim.get(dim % len(source.shape), 0) + shift
+    ways = []
+    for dim, shift in by_dim.items():
+        n = source.shape[dim]
+        first = shift % n
+        ways.append(
+            [(dim, start, to, count) for start, to, count in ((0, first, n - first), (n - first, 0, first)) if count]
+        )
+    for parts in itertools.product(*ways):
+        given, to = source, whole
+        for dim, start, at, count in parts:
+            given, to = given.sliced(dim, start, count), to.sliced(dim, at, count)
+        lowering.copy(given, to, op)

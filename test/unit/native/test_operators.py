@@ -184,6 +184,31 @@ def joins(draw: Draw) -> Case:
     return Function(images if which < 4 else moved), (torch.randn(2, 4, 5, 5),)
 
 
+def rolls(draw: Draw) -> Case:
+    """Parts that change places: along any dims, one of them twice, or of a tensor as a whole."""
+    which = draw.randrange(3)
+    shift = [draw.choice([-9, -3, -1, 0, 1, 2, 5, 11]) for _ in range(3)]
+    layer = nn.Linear(10, 18)
+    conv = nn.Conv2d(4, 12, 3, padding=1)
+
+    def rows(x: Any) -> Any:
+        y = layer(x)
+        return torch.roll(y, shift, (0, 2, draw_dim)), torch.roll(torch.relu(y).transpose(0, 1), shift[0])
+
+    def images(x: Any) -> Any:
+        y = torch.roll(conv(x), (shift[0], shift[1]), (2, 3))
+        return conv(y[:, 4:8]) + y, torch.roll(y.permute(0, 2, 3, 1), (shift[1], shift[2]), (1, 2))
+
+    def windows(x: Any) -> Any:
+        y = torch.roll(layer(x), shift[0], 1).reshape(3, 2, 3, 9).transpose(1, 2)
+        return torch.roll(y.reshape(3, -1), shift[2], -1), torch.cat([y, torch.roll(y, shift[1], 2)], 1)
+
+    draw_dim = draw.choice([1, 2, -1])
+    if which == 1:
+        return Function(images), (torch.randn(2, 4, 5, 6),)
+    return Function(rows if which == 0 else windows), (torch.randn(3, 3, 10),)
+
+
 def curves(draw: Draw) -> Case:
     """Functions of one number that are several operators for others, far to both sides as well."""
     beta, threshold = draw.choice([1.0, 0.5, 3.0, -2.0]), draw.choice([20.0, 1.0, -3.0])
@@ -221,6 +246,7 @@ CASES = [
     softmax,
     norm,
     joins,
+    rolls,
     curves,
     products,
 ]
