@@ -16,7 +16,9 @@ that do so together:
 * ``inside``: what an elementwise operator makes of a part of a buffer is written into that part (``tile-inside``).
 * ``pieces``: what is read on of a buffer where most memory is needed is copied, and the rest of it gone
   (``tile-pieces``).
+* ``heads``: batches of matrices, as heads of several examples, are read where they lie, side by side in each row.
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
+* ``slots``: attention that is small as a whole has scores of few rows for one thread.
 * ``deep``: products of a depth of up to 1,024, and their taps, are not cut, so that the result may lie over what is
   added to it.
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
@@ -54,6 +56,7 @@ from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
 from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
+from etir.backends.native.lowering.views import merges_heads
 from etir.backends.native.made import keep_made
 from etir.backends.native.need import bound_of
 from etir.backends.native.passes.tile_forward import is_copy
@@ -70,11 +73,26 @@ from etir.dialects.text import print_module
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Problem
 
-QUICK = ("masks", "order", "rows", "over", "straight", "parts", "joins", "inside", "pieces", "blocks", "deep", "dense")
+QUICK = (
+    "masks",
+    "order",
+    "rows",
+    "over",
+    "straight",
+    "parts",
+    "joins",
+    "inside",
+    "pieces",
+    "heads",
+    "blocks",
+    "slots",
+    "deep",
+    "dense",
+)
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
-LOWERED = frozenset(("masks", "parts", "joins", TILES))
+LOWERED = frozenset(("masks", "parts", "joins", "heads", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
@@ -191,7 +209,9 @@ class _Choice:
         if name == "straight":
             copies = (op for op in self._before().body.block.ops if isinstance(op, MapOp) and is_copy(op))
             return any(only_writer(copy.inputs[0]) is None for copy in copies)
-        if name == "blocks":
+        if name == "heads":
+            return any(isinstance(op, SchemaOp) and merges_heads(op) for op in self.func.body.block.ops)
+        if name in ("blocks", "slots"):
             return any(isinstance(op, SoftmaxOp) for op in self._before().body.block.ops)
         return name != "over" or self.known[self._key()].has_parts
 

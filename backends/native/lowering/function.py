@@ -78,6 +78,7 @@ class Lowering(Memory):
         self.func, self.target, self.panel = func, target, panel_of(target)
         self.least_cut, self.least_late = least_bytes(func, CUT), least_bytes(func, LATE)
         self.saves_parts, self.saves_joins = ("parts" in saved(func)), ("joins" in saved(func))
+        self.reads_heads = "heads" in saved(func)
         self._against: dict[GroupOp, str | None] = {}
         self._live: dict[Operation, int] | None = None
         source = func.body.block
@@ -85,6 +86,8 @@ class Lowering(Memory):
         types = [type_of(v) for v in (*source.args, *self.returned.arguments)]
         super().__init__(Block(arg_types=types))
         self.places: dict[SSAValue, Place] = {}
+        self.batches: dict[SSAValue, Place] = {}
+        """Operands of batches of matrices alone, under the dims that the batch is made of."""
         self.weights: dict[SSAValue, str] = {}
         self.packed: dict[tuple[Any, ...], SSAValue] = {}
         self.outputs: dict[SSAValue, SSAValue] = {}
@@ -158,6 +161,8 @@ class Lowering(Memory):
             made = self.dense_buffer(shape(value))
             self.add(FlagsOp(self.places[value].base, made.base))
             return made
+        if value in self.batches and value not in self.places:
+            self.places[value] = self.viewed(self.batches[value], shape(value))
         if value not in self.places:
             dims = shape(value)
             base = self.weight(self.weights[value], memref(dims))

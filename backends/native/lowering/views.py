@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from etir.backends.native.lowering.function import Lowering, moves, shape
+from xdsl.ir import SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.lowering.function import RESHAPES, Lowering, moves, shape
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import Size
 from etir.dialects.schema_op import SchemaOp
@@ -12,6 +16,33 @@ def _bounded(index: int, extent: int) -> int:
     if isinstance(extent, Size):
         return extent + index if index < 0 else index
     return max(0, min(index + extent if index < 0 else index, extent))
+
+
+def is_batch(value: SSAValue) -> bool:
+    """Whether a tensor is an operand of batches of matrices alone, or of what only reshapes it to one."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, GroupOp):
+            root = op.root
+            arg = op.body.block.args[use.index]
+            if operator_of(root) != "aten.bmm.default" or any(u.operation is not root for u in arg.uses):
+                return False
+        elif not isinstance(op, SchemaOp) or operator_of(op) not in RESHAPES or not is_batch(op.results[0]):
+            return False
+    return value.first_use is not None
+
+
+def merges_heads(op: SchemaOp) -> bool:
+    """Whether an operator makes one batch of several dims, for products alone."""
+    if operator_of(op) not in RESHAPES:
+        return False
+    given, result = shape(op.operands[0]), shape(op.results[0])
+    return (
+        len(result) == 3
+        and sum(n != 1 for n in given[:-2]) > 1
+        and given[-2:] == result[1:]
+        and is_batch(op.results[0])
+    )
 
 
 def _source(lowering: Lowering, op: SchemaOp) -> Place:
@@ -97,5 +128,13 @@ def same(lowering: Lowering, op: SchemaOp) -> None:
 
 @moves("aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dims", "aten.squeeze_copy.dim")
 def view(lowering: Lowering, op: SchemaOp) -> None:
-    """Other dims of the same elements in order; a copy where strides cannot say it."""
-    lowering.places[op.results[0]] = lowering.viewed(_source(lowering, op), shape(op.results[0]), op)
+    """Other dims of the same elements in order; a copy where strides cannot say it. Where that takes too much memory,
+    batches of matrices are read as they lie, under the dims that the batch is made of (``heads``).
+    """
+    given, result = op.arg("self"), op.results[0]
+    place = lowering.batches.get(given) or lowering.place(given)
+    dims = shape(result)
+    if lowering.reads_heads and place.viewed(dims) is None and place.shape[-2:] == dims[-2:] and is_batch(result):
+        lowering.batches[result] = place
+    else:
+        lowering.places[result] = lowering.viewed(place, dims, op)

@@ -20,6 +20,9 @@ it has as many as suit the second cache: what passes over all keys for each bloc
 Elementwise operators between the product and the softmax go into the product's body. Scores are not divided by the sum
 of their row, which the few elements of the result are. The rows that do not fill a block are a second loop. What is
 added to scores, and has not its columns side by side, as a table of relative positions by heads, is copied before.
+
+Where the function saves ``blocks``, blocks have as few rows as are quick (``savings.py``). Where it saves ``slots``, an
+attention so small that one thread does it as soon as several has scores for one, and blocks of fewer rows.
 """
 
 from __future__ import annotations
@@ -62,6 +65,12 @@ LONG_ROWS = 36
 """Rows of a block whose scores are in the second cache: a multiple of a tile's rows on most processors."""
 MOST_SCORES = 1 << 16
 """Floats of the scores of a block beyond which it would not stay in the second cache either."""
+FEW_ROWS = (8, 7, 6, 5, 4)
+"""Rows of a block where memory is to be saved of an attention that is small as a whole, the first that leave no rest:
+with a second loop for that, the result could not lie over the queries.
+"""
+SMALL = 1 << 19
+"""Products of numbers in an attention that threads would not make quicker: some ten microseconds of one."""
 
 
 @dataclass
@@ -72,20 +81,25 @@ class _Attention:
     maps: list[MapOp]
     softmax: SoftmaxOp
     values: BrgemmOp
+    most_scores: int
+    """Floats of the scores of a block."""
+    is_small: bool = False
+    """Whether one thread does it, in as little memory as it can."""
 
 
 def fuse_attention(func: FuncOp) -> None:
     """Make a loop of every attention in ``func`` whose scores nothing else reads."""
     block = func.body.block
-    scores = 0 if "blocks" in saved(func) else SCORES
+    names = saved(func)
     for op in [op for op in block.ops if isinstance(op, SoftmaxOp)]:
-        found = _match(op, scores)
+        found = _match(op, 0 if "blocks" in names else SCORES)
         if found is not None:
-            _fuse(found, scores)
+            found.is_small = "slots" in names and _work(found) <= SMALL
+            _fuse(found)
     drop_unused(block)
 
 
-def _match(softmax: SoftmaxOp, least: int) -> _Attention | None:
+def _match(softmax: SoftmaxOp, scores: int) -> _Attention | None:
     dims = shape_of(softmax.x)
     if softmax.log is not None or len(dims) < 3:
         return None
@@ -103,7 +117,8 @@ def _match(softmax: SoftmaxOp, least: int) -> _Attention | None:
     while is_read_once(value):
         writer = only_writer(value)
         if isinstance(writer, BrgemmOp) and writer.taps is None:
-            return _Attention(writer, maps[::-1], softmax, values) if _fits(writer, dims, least) else None
+            found = _Attention(writer, maps[::-1], softmax, values, scores)
+            return found if _fits(found, dims) else None
         if not isinstance(writer, MapOp) or not _same(writer.out, value, dims):
             return None
         sources = [v for v in writer.inputs if isinstance(only_writer(v), (BrgemmOp, MapOp))]
@@ -125,38 +140,45 @@ def _same(one: SSAValue, other: SSAValue, dims: Sequence[int]) -> bool:
     return first is not None and second is not None and first.is_same(second)
 
 
-def _fits(scores: BrgemmOp, dims: Sequence[int], least: int) -> bool:
+def _fits(found: _Attention, dims: Sequence[int]) -> bool:
     m, n = dims[-2:]
-    return shape_of(scores.c)[-2:] == (m, n) and _block(m, n, least) * most(n) <= MOST_SCORES and most(m) > 1
+    is_whole = shape_of(found.scores.c)[-2:] == (m, n)
+    return is_whole and _block(found, m, n) * most(n) <= MOST_SCORES and most(m) > 1
 
 
-def _block(m: int, n: int, scores: int) -> int:
-    """Rows of a block of so many scores: all blocks but the last one are equal, and that is hardly lower. A number of
-    rows that is known at run time only is in blocks as high as they may be.
+def _work(found: _Attention) -> int:
+    """Products of numbers, at most."""
+    each = shape_of(found.scores.a)[-1] + shape_of(found.values.c)[-1]
+    return math.prod(most(n) for n in (*shape_of(found.softmax.x), each))
+
+
+def _block(found: _Attention, m: int, n: int) -> int:
+    """Rows of a block: all blocks but the last one are equal, and that is hardly lower. A number of rows that is known
+    at run time only is in blocks as high as they may be.
     """
-    high = scores // most(n)
+    high = found.most_scores // most(n)
     if high < LEAST_ROWS:
-        high = max(LEAST_ROWS, min(LONG_ROWS, MOST_SCORES // most(n)) if scores else 0)
+        high = max(LEAST_ROWS, min(LONG_ROWS, MOST_SCORES // most(n)) if found.most_scores else 0)
+    if found.is_small and not isinstance(m, Size):
+        high = next((rows for rows in FEW_ROWS if m % rows == 0), min(high, FEW_ROWS[0]))
     return min(high, most(m)) if isinstance(m, Size) else -(-m // -(-m // high))
 
 
-def _fuse(found: _Attention, least: int) -> None:
-    dims = shape_of(found.softmax.x)
-    lead, m, n = dims[:-2], dims[-2], dims[-1]
-    scores, values = found.scores, found.values
-    depth, wide = shape_of(scores.a)[-1], shape_of(values.c)[-1]
-    region, extras = _joined(found, dims)
-    rows = [(scores.a, (*lead, m, depth)), *((e, dims) for e in extras)]
-    rows += [(e, (*lead, m, wide)) for e in values.extra]
-    shared = [(v, (*lead, *shape_of(v)[-3:])) for v in (scores.b, values.b)]
-    by_row = [_viewed(value, wanted) for value, wanted in rows]
-    whole = [_viewed(value, wanted) for value, wanted in shared]
-    target = _viewed(values.c, (*lead, m, wide))
-    given = [p for p in (*by_row, *whole, target) if p is not None]
-    if len(given) < len(by_row) + 3:
+def _fuse(found: _Attention) -> None:
+    shape = shape_of(found.softmax.x)
+    m, n = shape[-2], shape[-1]
+    region, extras = _joined(found)
+    # Heads of several examples may be dims of their own in a product, and one in the softmax, or the other way round.
+    leads = dict.fromkeys(shape_of(v)[:-2] for v in (found.softmax.x, found.scores.c, found.values.c))
+    for lead in leads:
+        given = _places(found, extras, (*lead, m, n))
+        if given is not None:
+            break
+    else:
         return
+    by_row = len(given) - 3
     after = found.values
-    block = _block(m, n, least)
+    block = _block(found, m, n)
     made: list[Operation] = []
     for number in range(1, 1 + len(extras)):
         if given[number].strides[-1] not in (0, 1) and n != 1:
@@ -165,12 +187,27 @@ def _fuse(found: _Attention, least: int) -> None:
     whole_blocks = 0 if most(m) == block and isinstance(m, Size) else m // block
     for start, count, height in ((0, whole_blocks, block), (whole_blocks * block, 1, m - whole_blocks * block)):
         if count != 0 and height != 0:
-            made += _loop(found, given, len(by_row), region, (lead, count, height, start, n), len(extras))
+            made += _loop(found, given, by_row, region, (lead, count, height, start, n), len(extras))
     parent = after.parent
     assert parent is not None
     parent.insert_ops_before(made, after)
     for op in (found.values, found.softmax, *reversed(found.maps), found.scores):
         parent.erase_op(op)
+
+
+def _places(found: _Attention, extras: Sequence[SSAValue], dims: tuple[int, ...]) -> list[Place] | None:
+    """Where the operands are whose rows are those of scores of these dims, then keys and values, and the result; None
+    where strides cannot say one of them.
+    """
+    scores, values = found.scores, found.values
+    rows, wide = dims[:-1], shape_of(values.c)[-1]
+    wanted = [(scores.a, (*rows, shape_of(scores.a)[-1])), *((e, dims) for e in extras)]
+    wanted += [(e, (*rows, wide)) for e in values.extra]
+    wanted += [(v, (*dims[:-2], *shape_of(v)[-3:])) for v in (scores.b, values.b)]
+    wanted.append((values.c, (*rows, wide)))
+    given = [_viewed(value, shape) for value, shape in wanted]
+    known = [place for place in given if place is not None]
+    return known if len(known) == len(given) else None
 
 
 def _side_by_side(place: Place, like: Operation) -> tuple[list[Operation], Place]:
@@ -212,7 +249,7 @@ def _loop(
         steps.append((*place.strides[:rank], step))
         inner = (height, place.shape[-1]) if has_rows else place.shape[rank:]
         types.append(memref(inner, place.strides[rank:]))
-    slots = min(SLOTS, most(math.prod(lead) * count))
+    slots = 1 if found.is_small else min(SLOTS, most(math.prod(lead) * count))
     # Rows of scores that are as long as the call says still lie at a distance that is known.
     strides = row_major((slots, most(height), most(n)))
     local = BufferOp(memref((slots, height, n), strides))
@@ -247,7 +284,7 @@ def _scaled(values: BrgemmOp) -> Region:
     return region
 
 
-def _joined(found: _Attention, dims: Sequence[int]) -> tuple[Region, list[SSAValue]]:
+def _joined(found: _Attention) -> tuple[Region, list[SSAValue]]:
     """The product's body with those of the maps after it, and all of their extra operands."""
     scores = found.scores
     extras: list[SSAValue] = [*scores.extra]

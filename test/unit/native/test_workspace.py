@@ -239,6 +239,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "transposed": (nn.Sequential(*up).eval(), image, 1.0),
         "each layer adds to what it is given": (Residual(), torch.randn(24, 32), 1.0),
         "added to scores once they are there": (Scores(), torch.randn(4, 40, 8), 1.0),
+        "attention of several examples, by heads": (Heads(), torch.randn(2, 12, 32), 1.0),
         "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
@@ -269,6 +270,21 @@ class Scores(nn.Module):
         added = torch.sigmoid(self.gate(x)) * self.bias
         scores = torch.baddbmm(added, x, self.keys(x).transpose(1, 2))
         return torch.softmax(scores, -1) @ self.values(x)
+
+
+class Heads(nn.Module):
+    """Attention whose heads lie side by side in each row, of two examples, beside what it is added to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+        self.mask = nn.Parameter(torch.randn(2, 1, 12, 12))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(x)
+        query, keys, values = (part(x).view(2, 12, 4, 8).transpose(1, 2) for part in self.parts[:3])
+        scores = torch.softmax(query @ keys.transpose(2, 3) / 8**0.5 + self.mask, -1)
+        return x + self.parts[3]((scores @ values).transpose(1, 2).reshape(2, 12, 32))
 
 
 class Joined(nn.Module):
