@@ -6,9 +6,11 @@ kernels would have used up. So the program is planned without these delegates, w
 with them; code is made only where the workspaces of all delegates fit into the bound (:class:`PlansOnly`). As a rule
 that is the program.
 
-If it needs more, it is planned again, without code. Every delegate says what each of its steps needs, and the operators
-that need more than there is room for are left to the kernels: the rest of the delegate stays, before and after them.
-Boundaries move by that, so it is done again, a few times; what multiplies most is given back then where there is room.
+If it needs more, it is planned again, without code. Every delegate says what each of its steps needs. Where inputs that
+it reads late are there from its beginning, partitions are cut first, so that these are made in between
+(``etir/memory_cuts.py``), if that saves memory. Then the operators that need more than there is room for are left to
+the kernels: the rest of the delegate stays, before and after them. Boundaries move by that, so it is done again, a few
+times; what multiplies most is given back then where there is room.
 A backend may ask for the bound only where most of the work stays with it: if not, the program is what it would be
 without a bound, and its report says how much more it needs. Where it asks for the bound always, partitions are left,
 those that cross their boundary with most bytes first: one, two, four and so on; of the first number that is enough,
@@ -18,12 +20,13 @@ those are given back that are not at the peak. At the end there are none, which 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from etir.backends.api.memory import DelegateNeeds, PlansOnly
 from etir.backends.api.registry import parse_delegate
 from etir.diagnostics import EtirError
+from etir.memory_cuts import cuts_of
 from etir.options import CompileOptions
 from etir.passes.delegation.partition import LEFT, LEFT_PARTITION
 from etir.passes.delegation.report import DelegationReport
@@ -37,6 +40,8 @@ FEW_ROUNDS = 3
 """How often where that is not asked for whatever it costs, and how often what has been left is tried again then."""
 LEAST_SHARE = 0.75
 """How much of the work has to stay with delegates that ask for a bound where most of it does."""
+LEAST_GAIN = 8
+"""Cuts have to save so much of what a program needs more than without delegates: one part of this number."""
 MOST_GIVEN_BACK = 8
 """How often something is tried again that has been left, each of which plans the program once more."""
 
@@ -126,12 +131,12 @@ class _Search:
     def chosen(self) -> tuple[CompileOptions, DelegationReport | None]:
         """The options with which the program fits, and what it would be with all that was left."""
         left: list[str] = []
-        program = None
-        for _ in range(MOST_ROUNDS if self.is_strict else FEW_ROUNDS):
-            plans = self.plans()
-            program = self.planner(self._leaving(left), plans)
-            if not self.work:
-                self._note(program, plans.needs)
+        program, plans = self._cut()
+        self._note(program, plans.needs)
+        for number in range(MOST_ROUNDS if self.is_strict else FEW_ROUNDS):
+            if number:
+                plans = self.plans()
+                program = self.planner(self._leaving(left), plans)
             if self.fits(program):
                 left = [*self._given_back(left)]
                 is_fine = self.is_strict or self._share(left) >= LEAST_SHARE
@@ -140,10 +145,57 @@ class _Search:
             left += more
             if not more or (not self.is_strict and self._share(left) < LEAST_SHARE / 2):
                 break
-        assert program is not None
         if not self.is_strict:
             return self.options, None
         return self._partitions(self._leaving(left) if self._rows(program) else self.options)
+
+    def _cut(self) -> tuple[Program, PlansOnly]:
+        """Cut partitions, as the options say from then on, as long as that lets the program need less; its plan."""
+        assert self.most is not None
+        plans = self.plans()
+        program = self.planner(self.options, plans)
+        for _ in range(FEW_ROUNDS):
+            over = bytes_of(program) - sum(self.most.values())
+            more = self._cuts(program, plans.needs) if over > 0 else []
+            if not more:
+                break
+            base = self.options
+            options = replace(base, partition=replace(base.partition, cut=(*base.partition.cut, *more)))
+            tried_plans = self.plans()
+            tried = self.planner(options, tried_plans)
+            if bytes_of(tried) + over // LEAST_GAIN >= bytes_of(program):
+                break
+            self.options, program, plans = options, tried, tried_plans
+        return program, plans
+
+    def _cuts(self, program: Program, needs: dict[str, DelegateNeeds]) -> list[str]:
+        """The operators before which delegates that need more than there is room for may be cut, by the names that
+        ``cut`` has for them.
+        """
+        return [
+            f"{method}_{backend}:{n}"
+            for method, room, rows in self._crowded(program, needs)
+            for _, backend, need in rows
+            for n in cuts_of(need, room)
+        ]
+
+    def _crowded(
+        self, program: Program, needs: dict[str, DelegateNeeds]
+    ) -> Iterator[tuple[str, int, list[tuple[str, str, DelegateNeeds]]]]:
+        """The methods that need more than without delegates, the bytes that there are for a workspace, and the
+        delegates whose workspaces are larger.
+        """
+        assert self.most is not None
+        for method, bytes in memory_of(program).items():
+            rows = [
+                (name, backend, needs[name])
+                for name, backend, m in self._rows(program)
+                if m == method and name in needs
+            ]
+            over = bytes - self.most.get(method, 0)
+            if over > 0 and rows:
+                room = max(need.bytes for *_, need in rows) - over
+                yield method, room, [row for row in rows if row[2].bytes > room]
 
     def _note(self, program: Program, needs: dict[str, DelegateNeeds]) -> None:
         """How much work the operators are that are one or several steps together."""
@@ -160,22 +212,9 @@ class _Search:
 
     def _above(self, program: Program, needs: dict[str, DelegateNeeds]) -> list[str]:
         """The operators of steps that need more than there is room for, by the names that ``leave`` has for them."""
-        assert self.most is not None
-        have = memory_of(program)
         found: dict[str, None] = {}
-        for method, bytes in have.items():
-            rows = [
-                (name, backend, needs[name])
-                for name, backend, m in self._rows(program)
-                if m == method and name in needs
-            ]
-            over = bytes - self.most.get(method, 0)
-            if over <= 0 or not rows:
-                continue
-            room = max(need.bytes for *_, need in rows) - over
+        for method, room, rows in self._crowded(program, needs):
             for _, backend, need in rows:
-                if need.bytes <= room:
-                    continue
                 highest = max((step.bytes for step in need.steps), default=0)
                 least = min(room, highest - 1)
                 for step in need.steps:

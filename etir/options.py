@@ -42,6 +42,9 @@ class PartitionOptions:
     leave: tuple[str, ...] = ()
     """Partitions that are left to the next backend, by their names in the report: ``forward_native_0``; operators by
     their backend and their number in the method: ``forward_native:17``."""
+    cut: tuple[str, ...] = ()
+    """Operators before which a partition ends and another one begins, by their backend and their number in the method:
+    ``forward_native:17``. What the second one reads need not be there while the first one runs."""
     split: bool = False
     """Make a partition of its own of every part that is not connected to the rest."""
     own_state: bool = False

@@ -178,6 +178,7 @@ def _backend(o: CompileOptions, marked: bool) -> Iterator[Step]:
                 exclude=p.exclude,
                 min_ops=p.min_ops,
                 leave=p.leave,
+                cut=p.cut,
                 split=p.split,
                 own_state=p.own_state,
                 share_state=shares,

@@ -24,11 +24,25 @@ class Need:
 
 
 @dataclass(frozen=True)
+class InputNeed:
+    """The bytes of an input of a delegate that the kernels make for it, and the number of the first operator that reads
+    it.
+    """
+
+    bytes: int
+    operator: int
+
+
+@dataclass(frozen=True)
 class DelegateNeeds:
-    """The bytes of a delegate's workspace, and its steps."""
+    """The bytes of a delegate's workspace, and its steps; where it has inputs that may be made later, these, and the
+    steps of the kernels that may run in its place.
+    """
 
     bytes: int
     steps: Sequence[Need]
+    kernels: Sequence[Need] = ()
+    inputs: Sequence[InputNeed] = ()
 
 
 @dataclass

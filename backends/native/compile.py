@@ -44,8 +44,9 @@ from etir.backends.native.print_c import ENTRY, CSource, print_c, weights_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.spelled_out import spell_out
 from etir.backends.native.tile import WeightOp, is_flags, shape_of
+from etir.backends.native.told import needs_of
 from etir.backends.native.tune import Tuner, tuner
-from etir.backends.native.workspace import Planned, needs_of, plan_both
+from etir.backends.native.workspace import Planned, plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et import program
@@ -158,7 +159,7 @@ def _compiled(
     plans = outlined.ctx.attachments.get(PlansOnly)
     if plans is not None and not plans.makes_code(planned.bytes):
         if plans.most is None:
-            plans.needs[outlined.name] = needs_of(func, planned)
+            plans.needs[outlined.name] = needs_of(outlined.func, func, kernels, planned, frame)
         return _artifact(outlined, func, kernels, planned, (), frame)
     shapes = readable_shapes(outlined)
     sources: list[CSource] = []

@@ -105,6 +105,11 @@ class Frame:
         is_last = self._stored_at(stores[0], call.parent) == self._position(call, call.parent)
         return given[0] if whole and is_last else None
 
+    def made_by_kernels(self, name: str) -> list[bool]:
+        """Which inputs of a function are made by operators that no delegate claims."""
+        call = self._calls.get(name)
+        return [] if call is None else [isinstance(_base_of(v).owner, EdgeOp) for v in call.operands]
+
     def blocks(self, names: Sequence[str]) -> list[list[str]]:
         """The names of functions whose calls are all that run delegates in a block, in the order of the calls."""
         found: dict[Block, list[str]] = {}

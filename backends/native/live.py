@@ -42,8 +42,8 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
     changes = [0] * (len(ops) + 1)
     for value, start in first.items():
         if value in last:
-            changes[start] += _bytes(value)
-            changes[last[value] + 1] -= _bytes(value)
+            changes[start] += bytes_of_tensor(value)
+            changes[last[value] + 1] -= bytes_of_tensor(value)
     found: dict[Operation, int] = {}
     live = 0
     for op, change in zip(ops, changes, strict=False):
@@ -52,6 +52,7 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
     return found
 
 
-def _bytes(value: SSAValue) -> int:
+def bytes_of_tensor(value: SSAValue) -> int:
+    """The bytes of a tensor of floats or truth values."""
     assert isinstance(value.type, TensorType)
     return (1 if value.type.element_type == i1 else 4) * most(math.prod(dims(value)))

@@ -12,26 +12,20 @@ Where one of the two still reads an input while the other has begun to write an 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
 
-from etir.backends.api.memory import DelegateNeeds, Need
 from etir.backends.native.frame import Around
 from etir.backends.native.functions import outputs_of, places_of
 from etir.backends.native.joint import joint_plan
 from etir.backends.native.need import bound_of
 from etir.backends.native.passes.tile_plan import plan_function, problem_of
-from etir.backends.native.sizes import most
-from etir.backends.native.tile import BrgemmOp, BufferOp, MapOp, TemplateOp, bytes_of, shape_of
+from etir.backends.native.tile import BufferOp, bytes_of
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
-from etir.dialects.et.origin import united
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.errors import E0703
-from etir.passes.analysis.planning.lower_bound import live_bytes
 
 
 @dataclass(frozen=True)
@@ -170,28 +164,3 @@ def _outputs_over_inputs(func: FuncOp, around: Around) -> dict[int, None]:
         for number, start, end in rows
         if number >= inputs and any(n < inputs and a < end and start < b for n, a, b in rows)
     }
-
-
-def needs_of(func: FuncOp, planned: Planned) -> DelegateNeeds:
-    """What each step of a planned function needs of its workspace, with the inputs and outputs that are there; the
-    operators of a step are what its locations say.
-    """
-    around: Around = [APART if place == APART else None for place in places_of(func)]
-    live = live_bytes(problem_of(func, around or None), 1)
-    steps: list[Need] = []
-    for number, op in enumerate(func.body.block.ops):
-        if isinstance(op, TemplateOp) and number < len(live):
-            found = united([inner.location for inner in op.walk()])
-            numbers = () if found is None else tuple(n - 1 for n in found.numbers)
-            steps.append(Need(live[number], numbers, sum(map(_work, op.walk()))))
-    return DelegateNeeds(planned.bytes, steps)
-
-
-def _work(op: Operation) -> int:
-    """About how many operations on floats one of ``tile`` is: multiplications of a product, what a map does to each."""
-    if isinstance(op, BrgemmOp):
-        return math.prod(most(n) for n in shape_of(op.a)) * most(shape_of(op.c)[-1])
-    if not isinstance(op, TemplateOp):
-        return 0
-    floats = max((math.prod(most(n) for n in shape_of(v)) for v in op.operands), default=0)
-    return floats * max(1, len(op.body.block.ops) - 1) if isinstance(op, MapOp) else floats

@@ -38,8 +38,12 @@ def find_levels(graph: Contraction, claimed: Sequence[bool]) -> list[int]:
     return levels
 
 
-def lower_boundary(source: BlockGraph, graph: Contraction, claimed: Sequence[bool], levels: list[int]) -> None:
-    """Move nodes to later levels, in place, where that lets fewer bytes cross boundaries."""
+def lower_boundary(
+    source: BlockGraph, graph: Contraction, claimed: Sequence[bool], levels: list[int], *, reads_more: bool = True
+) -> None:
+    """Move nodes to later levels, in place, where that lets fewer bytes cross boundaries; without ``reads_more`` only
+    those that read nothing which their new level does not read anyhow.
+    """
     touching: list[list[int]] = [[] for _ in graph.members]
     ends: list[tuple[int, tuple[int, ...], int, bool]] = []
     for value in source.values:
@@ -76,6 +80,8 @@ def lower_boundary(source: BlockGraph, graph: Contraction, claimed: Sequence[boo
         lowest = crossing(node)
         later = dict.fromkeys(levels[s] for s in graph.succs[node] if claimed[s] and earliest < levels[s] <= limit)
         for level in sorted(later):
+            if not reads_more and any(is_new(v, {node: None}, level) for v in touching[node]):
+                continue
             levels[node] = level
             found = crossing(node)
             if found < lowest:

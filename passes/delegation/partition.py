@@ -28,6 +28,7 @@ not, a ``DelegationReport``, is left in ``EtContext.attachments``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -52,6 +53,7 @@ from etir.passes.delegation.attributes import (
     set_partition,
 )
 from etir.passes.delegation.claim import Claims, computes, copy_shared, find_claims
+from etir.passes.delegation.cuts import cut_levels
 from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor_bytes, used_values
 from etir.passes.delegation.levels import find_levels, lower_boundary
 from etir.passes.delegation.owned import own_state
@@ -79,10 +81,11 @@ class PartitionPass(Pass):
     ``backend`` names backends in order of preference, with options if need be (``backend="xnnpack{fp16=true}"``);
     ``exclude`` names operators that stay on the target's kernels; a partition of fewer than ``min-ops`` operators, one
     that its backend declines, or one that ``leave`` names as the report does, is left to the next backend, and so is an
-    operation that it names by its number in the method (``forward_native:17``); ``split`` makes a partition of its own
-    of every part that is not connected to the rest; ``own-state`` lets a delegate own the mutable buffers that only its
-    partition reads and writes, and with ``share-state`` also those that several methods use in equal partitions, whose
-    delegate they then share; ``what-if`` adds to the report what every operator that is not claimed costs.
+    operation that it names by its number in the method (``forward_native:17``); a partition ends before an operation
+    that ``cut`` names like that, and goes on as another one; ``split`` makes a partition of its own of every part that
+    is not connected to the rest; ``own-state`` lets a delegate own the mutable buffers that only its partition reads
+    and writes, and with ``share-state`` also those that several methods use in equal partitions, whose delegate they
+    then share; ``what-if`` adds to the report what every operator that is not claimed costs.
     """
 
     name = "partition"
@@ -90,6 +93,7 @@ class PartitionPass(Pass):
     exclude: tuple[str, ...] = ()
     min_ops: int = 1
     leave: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
     split: bool = False
     own_state: bool = False
     share_state: bool = False
@@ -182,7 +186,7 @@ class _Method:
     ) -> None:
         """Give a backend what it claims, or what it proposes to lower in one way, of what is not in ``owner``."""
         chosen = delegate
-        left = self._left(graph, delegate)
+        left = self._named(graph, delegate, self.options.leave)
 
         def is_free(op: Operation) -> bool:
             return op not in owner and op not in left
@@ -217,10 +221,10 @@ class _Method:
         reasons = {op: why for op, why in claims.reasons.items() if op not in owner and computes(op)}
         self.report.add_reasons(delegate, self.func, reasons)
 
-    def _left(self, graph: BlockGraph, delegate: Delegate) -> dict[Operation, None]:
-        """The operations of a block that ``leave`` names for a backend."""
+    def _named(self, graph: BlockGraph, delegate: Delegate, names: Sequence[str]) -> dict[Operation, None]:
+        """The operations of a block that an option names by their numbers, for a backend."""
         head = function_name(self.func.sym_name.data, (delegate.name, 0)).rpartition("_")[0]
-        named = {name for name in self.options.leave if name.startswith(f"{head}:")}
+        named = {name for name in names if name.startswith(f"{head}:")}
         return dict.fromkeys(op for op in graph.ops if named and f"{head}:{self.numbers.get(op)}" in named)
 
     def _groups(
@@ -232,7 +236,8 @@ class _Method:
         for unit in drop_cycles(graph, claims.units, before):
             why = "its pattern and another one would each need the other to run first"
             claims.reasons.update({graph.ops[i]: why for i in unit})
-        for group in [*whole, *partitions(graph, claims.units, before, split=self.options.split)]:
+        cuts = [graph.index[op] for op in self._named(graph, delegate, self.options.cut)]
+        for group in [*whole, *partitions(graph, claims.units, before, split=self.options.split, cuts=cuts)]:
             ops = [graph.ops[i] for i in group]
             size = sum(1 for op in ops if computes(op))
             why = None
@@ -250,9 +255,10 @@ class _Method:
 
 
 def partitions(
-    graph: BlockGraph, units: list[list[int]], made: list[list[int]], *, split: bool = False
+    graph: BlockGraph, units: list[list[int]], made: list[list[int]], *, split: bool = False, cuts: Sequence[int] = ()
 ) -> list[list[int]]:
-    """Groups of node numbers: the fewest convex partitions of ``units`` beside the partitions already ``made``.
+    """Groups of node numbers: the fewest convex partitions of ``units`` beside the partitions already ``made``, but for
+    those that end before the nodes of ``cuts``.
 
     The units are acyclic (:func:`drop_cycles`).
     """
@@ -260,6 +266,9 @@ def partitions(
     claimed = [n < len(units) for n in range(len(contracted.members))]
     levels = find_levels(contracted, claimed)
     lower_boundary(graph, contracted, claimed, levels)
+    if cut_levels(contracted, claimed, levels, cuts):
+        # What a partition begins with would else follow the last of it, and all come together again.
+        lower_boundary(graph, contracted, claimed, levels, reads_more=False)
     groups: dict[int, list[int]] = {}
     for node, level in enumerate(levels):
         if claimed[node]:

@@ -3,6 +3,7 @@
 // RUN: et-opt -p 'partition{backend="reference{leave=aten.erfinv.default}" min-ops=2}' %s | filecheck %s --check-prefix=MIN
 // RUN: et-opt -p 'partition{backend="reference{leave=aten.erfinv.default}" exclude=aten.relu.default}' %s | filecheck %s --check-prefix=EXCLUDE
 // RUN: et-opt -p 'partition{backend=reference split}' %s | filecheck %s --check-prefix=SPLIT
+// RUN: et-opt -p 'partition{backend=reference cut=late_reference:3}' %s | filecheck %s --check-prefix=CUT
 // RUN: et-opt -p 'partition{backend=reference own-state}' %s | filecheck %s --check-prefix=STATE
 
 // The module says with which options the backends were asked.
@@ -88,6 +89,20 @@ func.func @regions(%p: i1, %x: tensor<4xf32>) -> (tensor<4xf32>, i64) {
   %1 = edge.aten.abs.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
   %2 = edge.aten.sym_size.int(%1, dim = 0) : (tensor<4xf32>) -> i64
   func.return %1, %2 : tensor<4xf32>, i64
+}
+
+// A cut before the first operator that reads %y: what is before it does not wait for %y.
+// CUT-LABEL: func.func @late
+func.func @late(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  // CUT-NEXT: edge.aten.relu.default(%x) {backend.partition = "reference:0"}
+  // CUT-NEXT: edge.aten.abs.default(%0) {backend.partition = "reference:0"}
+  // CUT-NEXT: edge.aten.add.Tensor(%1, %y) {backend.partition = "reference:1"}
+  // CUT-NEXT: edge.aten.relu.default(%2) {backend.partition = "reference:1"}
+  %0 = edge.aten.relu.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = edge.aten.abs.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = edge.aten.add.Tensor(%1, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %3 = edge.aten.relu.default(%2) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %3 : tensor<4xf32>
 }
 
 // A buffer that one partition alone reads and writes is its own, when that is asked for. @seen is returned as it was.

@@ -111,3 +111,37 @@ def test_split_partitions_are_connected(case: tuple[BlockGraph, list[bool]]) -> 
                     reached[other] = None
                     pending.append(other)
         assert sorted(reached) == group
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(most=14), st.data())
+def test_cut_partitions(case: tuple[BlockGraph, list[bool]], data: st.DataObject) -> None:
+    """Still valid; no more of them than there are cuts besides; nothing is lost."""
+    graph, taken = case
+    nodes = [i for i, t in enumerate(taken) if t]
+    cuts = data.draw(st.lists(st.integers(0, len(taken) - 1), unique=True, max_size=3))
+    whole = partitions(graph, [[i] for i in nodes], [])
+    groups = partitions(graph, [[i] for i in nodes], [], cuts=cuts)
+    assert is_valid(graph, groups)
+    assert sorted(i for group in groups for i in group) == nodes
+    assert len(whole) <= len(groups) <= len(whole) + len(cuts)
+
+
+def test_a_cut_and_what_crosses_it() -> None:
+    """Node 1 makes 64 bytes of the 4 of node 0, and node 3 reads them: with a cut before node 2 it follows. Node 0
+    does not, although 4 bytes fewer would cross: it reads what nothing else reads there.
+    """
+    values = [
+        Value(-1, (0,), 16, False),
+        Value(0, (1, 2), 4, False),
+        Value(1, (3,), 64, False),
+        Value(2, (3,), 4, False),
+        Value(3, (), 4, True),
+    ]
+    graph = BlockGraph(Block(), [None] * 4, [[], [0], [0], [1, 2]], values)  # type: ignore
+    units = [[i] for i in range(4)]
+    assert partitions(graph, units, []) == [[0, 1, 2, 3]]
+    assert partitions(graph, units, [], cuts=[2]) == [[0], [1, 2, 3]]
+    # Nothing is before it, or the backend has not got it.
+    assert partitions(graph, units, [], cuts=[0]) == [[0, 1, 2, 3]]
+    assert partitions(graph, units[:2], [], cuts=[3]) == [[0, 1]]

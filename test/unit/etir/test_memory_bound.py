@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from etir.backends.api.memory import DelegateNeeds, Need, PlansOnly
+from etir.backends.api.memory import DelegateNeeds, InputNeed, Need, PlansOnly
 from etir.emit.runtime_memory import RuntimeMemory
 from etir.memory_bound import within_bound
 from etir.options import CompileOptions
@@ -42,28 +42,35 @@ class _Memory:
 class Compiler:
     """Compiles a program that needs 80 bytes on the kernels, and what its largest step needs with code."""
 
-    def __init__(self, steps: tuple[Need, ...]) -> None:
+    def __init__(self, steps: tuple[Need, ...], inputs: tuple[InputNeed, ...] = (), saved: int = 0) -> None:
         self.steps = steps
+        self.inputs = inputs
+        self.saved = saved
+        """Bytes that a cut takes off the largest step."""
         self.codes = 0
+        self.plans = 0
 
     def __call__(self, options: CompileOptions, plans: PlansOnly | None) -> Program:
         left = options.partition.leave
         steps = [s for s in self.steps if not any(f"forward_native:{n}" in left for n in s.operators)]
         if not options.delegates:
             return cast("Program", Compiled(80, options, None, True))
-        size = max((step.bytes for step in steps), default=80)
+        size = max((step.bytes for step in steps), default=80) - (self.saved if options.partition.cut else 0)
+        self.plans += 1
         has_code = plans is None or plans.makes_code(size)
         self.codes += has_code
         if plans is not None:
-            plans.needs["forward_native_0"] = DelegateNeeds(size, steps)
+            plans.needs["forward_native_0"] = DelegateNeeds(size, steps, inputs=self.inputs)
         part = PartitionReport("forward_native_0", "forward", {}, 1, 1, 4, 4, 0, 0, "EtirNativeBackend")
         rejected = [Rejected("aten.add.Tensor", len(left), "it is to be left to others", "")] if left else []
         backend = BackendReport("native", "EtirNativeBackend", "", {}, rejected, [part] if steps else [], [])
         return cast("Program", Compiled(size, options, DelegationReport(4, {}, [backend]), has_code))
 
 
-def compiled(delegate: str, steps: tuple[Need, ...], **options: Any) -> tuple[Compiled, Compiler]:
-    compiler = Compiler(steps)
+def compiled(
+    delegate: str, steps: tuple[Need, ...], inputs: tuple[InputNeed, ...] = (), saved: int = 0, **options: Any
+) -> tuple[Compiled, Compiler]:
+    compiler = Compiler(steps, inputs, saved)
     return cast(
         "Compiled", within_bound(CompileOptions(target="etir", delegates=(delegate,), **options), compiler)
     ), compiler
@@ -98,3 +105,29 @@ def test_nothing_may_be_left() -> None:
     """With ``fallback="refuse"`` nothing goes to the kernels for the sake of memory."""
     found, _ = compiled("native", STEPS, fallback="refuse")
     assert found.options.partition.leave == () and found.bytes == 90
+
+
+LATE = (InputNeed(40, 4),)
+"""An input that the last step reads first."""
+
+
+def test_a_cut_is_enough() -> None:
+    """Where an input that is made later makes the program fit, nothing is left to the kernels."""
+    found, compiler = compiled("native", STEPS, LATE, saved=30)
+    assert found.options.partition.cut == ("forward_native:4",) and found.options.partition.leave == ()
+    assert found.bytes == 60 and found.has_code and compiler.codes == 1
+
+
+def test_a_cut_that_is_not_enough() -> None:
+    """What it saves is kept; a cut that saves nothing is not made."""
+    steps = (STEPS[0], Need(100, (3,), 200), STEPS[2])
+    found, _ = compiled("native", steps, LATE, saved=10)
+    assert found.options.partition.cut == ("forward_native:4",) and found.options.partition.leave == ()
+    assert found.bytes == 90
+    assert compiled("native", steps, LATE)[0].options.partition.cut == ()
+
+
+def test_no_cut_where_it_fits() -> None:
+    """Nothing is planned for the sake of a cut then."""
+    found, compiler = compiled("native", (STEPS[0], STEPS[2]), LATE, saved=30)
+    assert found.options.partition.cut == () and compiler.plans == 1

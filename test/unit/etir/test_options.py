@@ -102,6 +102,7 @@ PARTITION: dict[str, CompileOptions] = {
     "exclude": delegated(exclude=("aten.hardswish.default", "aten.sin.default")),
     "min_ops": delegated(min_ops=2),
     "leave": delegated(leave=("forward_reference_0",)),
+    "cut": delegated(cut=("forward_reference:2",)),
     "split": delegated(split=True),
     "own_state": delegated(own_state=True),
     "share_state": delegated(own_state=True, share_state=True),
