@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -247,11 +248,15 @@ class NativeBackend(Backend):
         def array(tensor: Any, dtype: Any = np.float32) -> np.ndarray:
             return np.frombuffer(evaluator.to_bytes(tensor), dtype).reshape(tuple(tensor.shape))
 
+        def floats(tensor: Any) -> np.ndarray:
+            is_bytes = len(evaluator.to_bytes(tensor)) == math.prod(tensor.shape)
+            return array(tensor, np.bool_ if is_bytes else np.float32).astype(np.float32)
+
         def run(arguments: Sequence[Any]) -> list[Any]:
             inputs = func.body.block.args[: len(func.body.block.args) - outputs_of(func)]
             dtypes = [np.bool_ if is_flags(given.type) else np.float32 for given in inputs]
             given = [array(a, dtype) for a, dtype in zip(arguments, dtypes, strict=False)]
-            made = run_function(func, given, lambda name: array(weight(name)))
+            made = run_function(func, given, lambda name: floats(weight(name)))
             return [evaluator.from_bytes(m.tobytes(), TensorType(f32, m.shape)) for m in made]
 
         return run

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, i1
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
@@ -270,11 +270,12 @@ def rewritten_function(func: FuncOp, outlined: FuncOp, target: Cpu) -> FuncOp:
 
 
 def weight_arrays(outlined: Outlined, read: Sequence[WeightOp]) -> list[np.ndarray]:
-    """The packed floats of the weights that code reads."""
+    """The packed floats of the weights that code reads; truth values are 0 and 1."""
     import numpy as np
 
     shapes = weight_shapes(outlined)
     constants = numbered_constants(outlined)
+    flags = _flags_of(outlined)
     found: list[np.ndarray] = []
     for op in read:
         constant = constants.get(op.symbol.data)
@@ -283,8 +284,17 @@ def weight_arrays(outlined: Outlined, read: Sequence[WeightOp]) -> list[np.ndarr
             data = dense_bytes(constant.value)
         else:
             shape, data = shapes[op.symbol.data], outlined.weight(op.symbol.data).data
-        found.append(packed(op, np.frombuffer(data, np.float32).reshape(shape)))
+        elements = np.frombuffer(data, np.bool_ if op.symbol.data in flags else np.float32)
+        found.append(packed(op, elements.astype(np.float32, copy=False).reshape(shape)))
     return found
+
+
+def _flags_of(outlined: Outlined) -> dict[str, None]:
+    """The weights and constants that are truth values, by the names that ``tile`` has for them."""
+    read = [op for op in outlined.func.body.block.ops if isinstance(op, GetWeightOp)]
+    named = [(op.symbol.root_reference.data, op.result.type) for op in read]
+    named += [(name, op.result.type) for name, op in numbered_constants(outlined).items()]
+    return dict.fromkeys(name for name, type in named if cast("TensorType[Attribute]", type).element_type == i1)
 
 
 def weight_shapes(outlined: Outlined) -> dict[str, tuple[int, ...]]:
@@ -316,7 +326,7 @@ def _weights(
     rows: list[tuple[str, int]] = []
     named: dict[str, NamedBlob] = {}
     found: dict[str, Constant] = {}
-    shapes, numbered = weight_shapes(outlined), numbered_constants(outlined)
+    shapes, numbered, flags = weight_shapes(outlined), numbered_constants(outlined), _flags_of(outlined)
 
     def add(data: bytes) -> int:
         key = "native." + hashlib.sha256(data).hexdigest()[:32]
@@ -327,8 +337,8 @@ def _weights(
     for op, array in zip(read, weight_arrays(outlined, read), strict=True):
         symbol = op.symbol.data
         number = add(array.tobytes())
-        if symbol in numbered:
-            continue
+        if symbol in numbered or symbol in flags:
+            continue  # the kernels have constants in their program, and truth values as bytes
         if op.panel is None:
             groups = shape_of(op.result)[0] if op.spread is not None else 0
             found[symbol] = Constant(symbol, number, groups=groups, spread=op.spread is not None)

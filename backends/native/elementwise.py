@@ -172,6 +172,7 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.add.Scalar": lambda b, op: b.add(op.arg("self"), op.arg("other") * op.arg("alpha")),
     "aten.sub.Tensor": lambda b, op: b.sub(op.arg("self"), _scaled(b, op.arg("other"), op.arg("alpha"))),
     "aten.sub.Scalar": lambda b, op: b.sub(op.arg("self"), op.arg("other") * op.arg("alpha")),
+    "aten.rsub.Scalar": lambda b, op: b.sub(op.arg("other"), _scaled(b, op.arg("self"), op.arg("alpha"))),
     "aten.mul.Tensor": _binary(Body.mul),
     "aten.mul.Scalar": _binary(Body.mul),
     "aten.div.Tensor": _binary(Body.div),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
@@ -11,6 +12,7 @@ from etir.backends.api.conditions import contiguous, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, known_numbers, sizes_fit
 from etir.backends.native.elementwise import ELEMENTWISE, POWERS
+from etir.backends.native.runs import run_of
 from etir.backends.native.windows import as_pair, has_small_groups, window_of
 from etir.dialects.et.layout import dims_of
 from etir.dialects.schema_op import SchemaOp
@@ -32,6 +34,8 @@ CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.defau
 
 MASKS = ("aten.where.self",)
 """Choices by truth values."""
+MOST_FLAGS = 1 << 16
+"""Truth values of a constant: each is a float of the file for code, and a byte for the kernels."""
 
 POOLS = (
     "aten.max_pool2d_with_indices.default",
@@ -69,6 +73,7 @@ VIEWS = (
     "aten.expand_copy.default",
     "aten.select_copy.int",
     "aten.slice_copy.Tensor",
+    "aten.index_select.default",
     "aten.clone.default",
     "aten.alias_copy.default",
 )
@@ -184,6 +189,17 @@ def _convolution(match: Match) -> str | None:
     return None if wide or each or has_small_groups(cast(SchemaOp, match.op)) else "groups of few channels"
 
 
+@condition("indices at one distance from each other")
+def _run(match: Match) -> str | None:
+    given = match.type("self")
+    if given is None or not given.get_shape() or DYNAMIC_INDEX in given.get_shape():
+        return "a number, or a dim that is known at run time only"
+    found = run_of(match.arg("index"))
+    size = given.get_shape()[match.arg("dim")]
+    inside = found is not None and found.start + (found.count - 1) * found.step < size
+    return None if inside else "indices that are known at run time only, or are no slice"
+
+
 @condition("windows inside of the image and of zeros around it")
 def _pool(match: Match) -> str | None:
     given = match.type("self")
@@ -198,10 +214,19 @@ def _pool(match: Match) -> str | None:
         return None if even else "windows of several sizes"
     if match.arg("divisor_override") is not None:
         return "a divisor of its own"
-    if match.arg("ceil_mode"):
+    if match.arg("ceil_mode") and _has_cut_windows(match, given.get_shape()[2:]):
         return "a mean of windows that are cut (ceil_mode)"
     plain = match.arg("count_include_pad") or not any(match.arg("padding"))
     return None if plain else "zeros around the image that do not count"
+
+
+def _has_cut_windows(match: Match, sides: Sequence[int]) -> bool:
+    """Whether there are more windows than fit into an image of this height and width, with what is around it."""
+    size, padding = as_pair(match.arg("kernel_size")), as_pair(match.arg("padding"))
+    stride = as_pair(match.arg("stride") or size)
+    fitting = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(sides, size, stride, padding, strict=True)]
+    result = match.op.results[0].type
+    return not isinstance(result, TensorType) or fitting != [*result.get_shape()[2:]]
 
 
 @condition("each element several times, the same number in both dims or not")
@@ -225,18 +250,23 @@ FLOATS: tuple[Condition, ...] = (
 
 
 def _choices(flags: str, *numbers: str) -> tuple[Condition, ...]:
-    """Conditions of a choice between numbers by the truth values ``flags``: code is given these as an input, and has no
-    others.
+    """Conditions of a choice between numbers by the truth values ``flags``: an input of code, or a constant, which is
+    floats for it.
     """
 
     def failure(match: Match) -> str | None:
         given = match.type(flags)
         if given is None or len(given.get_shape()) == 0:
             return "a truth value that is a number"
-        return "truth values that are constant" if is_constant(match.arg(flags)) else None
+        if not is_constant(match.arg(flags)):
+            return None
+        count = math.prod(given.get_shape())
+        if count % 4:
+            return "constant truth values that fill no words"  # as all of a blob's weights have to
+        return f"more than {MOST_FLAGS:,} constant truth values" if count > MOST_FLAGS else None
 
-    computed = Condition("truth values that are computed at run time", failure)
-    return dtypes("float32", of=numbers), dtypes("bool", of=(flags,)), computed
+    fitting = Condition("truth values that are computed at run time, or are few", failure)
+    return dtypes("float32", of=numbers), dtypes("bool", of=(flags,)), fitting
 
 
 CLAIMED: list[Row] = []
@@ -270,6 +300,7 @@ def claimed() -> Sequence[Row]:
         *rows(["aten._native_batch_norm_legit.no_stats"], *COMMON, _batch_norm),
         *rows(["aten._native_batch_norm_legit_no_training.default"], *INFERENCE, _constant_batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
-        *rows([name for name in BETWEEN if "upsample" not in name], *COMMON),
+        *rows(["aten.index_select.default"], *FLOATS, _run),
+        *rows([name for name in BETWEEN if "upsample" not in name and "index_select" not in name], *COMMON),
         *CLAIMED,
     ]

@@ -8,6 +8,7 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.function import RESHAPES, Lowering, moves, shape
 from etir.backends.native.places import Place
+from etir.backends.native.runs import run_of
 from etir.backends.native.sizes import Size
 from etir.dialects.schema_op import SchemaOp
 
@@ -97,6 +98,15 @@ def slice_(lowering: Lowering, op: SchemaOp) -> None:
     dim = op.arg("dim") % len(place.shape)
     start = _bounded(op.arg("start") or 0, place.shape[dim])
     lowering.places[op.results[0]] = place.sliced(dim, start, shape(op.results[0])[dim], op.arg("step"))
+
+
+@moves("aten.index_select.default")
+def run(lowering: Lowering, op: SchemaOp) -> None:
+    """A slice that is spelled as its indices."""
+    place, found = _source(lowering, op), run_of(op.arg("index"))
+    assert found is not None
+    dim = op.arg("dim") % len(place.shape)
+    lowering.places[op.results[0]] = place.sliced(dim, found.start, found.count, found.step)
 
 
 @moves("aten.split_with_sizes_copy.default")

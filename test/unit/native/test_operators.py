@@ -96,7 +96,11 @@ def pool(draw: Draw) -> Case:
     size, stride = draw.randint(1, 4), draw.randint(1, 3)
     x = torch.randn(2, draw.choice([3, 16, 21]), draw.randint(8, 13), draw.randint(8, 13))
     conv = nn.Conv2d(x.shape[1], 19, 1)
-    which = draw.randrange(4)
+    which = draw.randrange(5)
+    if which == 4:
+        # Windows that fill the image: rounding their number up cuts none.
+        whole = x[..., : 2 * size, : 3 * size]
+        return Function(lambda y: F.avg_pool2d(y, size, size, ceil_mode=True), conv), (whole,)
     if which == 0:
         padding, ceil = draw.randint(0, size // 2), draw.random() < 0.5
         return Function(lambda y: F.max_pool2d(y, size, stride, padding, ceil_mode=ceil), conv), (x,)
@@ -217,6 +221,36 @@ def curves(draw: Draw) -> Case:
     return Function(lambda x: F.softplus(x * scale, beta, threshold), layer), (torch.randn(4, 9),)
 
 
+def differences(draw: Draw) -> Case:
+    """A number, or a multiple of it, from which something is taken, in the tile of a product and without one."""
+    alpha, layer = draw.choice([1, 0.5]), nn.Linear(9, 21)
+    return Function(lambda x: torch.rsub(torch.rsub(x, 0.25, alpha=alpha).exp(), 1.5), layer), (torch.randn(4, 9),)
+
+
+def constant_choices(draw: Draw) -> Case:
+    """By truth values that are weights, or a constant of few numbers, of as many dims or fewer."""
+    layer, dims = nn.Linear(9, 21), draw.choice([(4, 21), (1, 4, 21), (4, 1)])
+    layer.register_buffer("chosen", torch.rand(dims) > 0.5)
+    other = draw.choice([0.0, float("-inf")])
+
+    def chosen(x: Any) -> Any:
+        few = torch.arange(4).view(4, 1) > 1
+        return torch.exp(torch.where(layer.chosen, x, other)), torch.where(few, torch.relu(x), x * 2.0)
+
+    return Function(chosen, layer), (torch.randn(4, 9),)
+
+
+def runs(draw: Draw) -> Case:
+    """Slices that are spelled as their indices, before a product and after one."""
+    start, step, dim = draw.randint(0, 2), draw.randint(1, 3), draw.randrange(3)
+    layer, end = nn.Linear(9, 21), draw.randint(start + 1, 5)
+
+    def sliced(x: Any) -> Any:
+        return torch.relu(x.index_select(dim, torch.arange(start, end, step))), x
+
+    return Function(sliced, layer), (torch.randn(6, 5, 9),)
+
+
 def products(draw: Draw) -> Case:
     """Matrices of every kind, with views between them."""
     b, m, k, n = (draw.choice([1, 2, 7, 16, 33]) for _ in range(4))
@@ -248,6 +282,9 @@ CASES = [
     joins,
     rolls,
     curves,
+    differences,
+    constant_choices,
+    runs,
     products,
 ]
 
