@@ -51,7 +51,7 @@ from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et import program
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
-from etir.dialects.et.workspace import memory_digest, memory_specs
+from etir.dialects.et.workspace import APART, memory_digest, memory_specs
 from etir.dialects.text import source_location
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def plan_together(functions: Sequence[tuple[Outlined, Sequence[str]]], frame: Fr
             for name in names:
                 outlined, cpus = known[name]
                 verify_groups(outlined.func)
-                link = Link(name, *code_and_kernels(outlined, processors(cpus)[0]))
+                link = Link(name, *code_and_kernels(outlined, processors(cpus)[0], frame))
                 links.append(link)
                 planned.append(plan_both(link.func, link.kernels, free_places(outlined, frame)))
                 if (workspace := planned[-1].workspace) is not None:
@@ -153,7 +153,7 @@ def _compiled(
     if planned_before is not None:
         func, kernels, planned = planned_before
     else:
-        func, kernels = code_and_kernels(outlined, chosen[0])
+        func, kernels = code_and_kernels(outlined, chosen[0], frame)
         planned = plan_both(func, kernels, free_places(outlined, frame))
     arena = planned.arena
     plans = outlined.ctx.attachments.get(PlansOnly)
@@ -235,12 +235,14 @@ def without_code(outlined: Outlined) -> Artifact:
     )
 
 
-def code_and_kernels(outlined: Outlined, target: Cpu) -> tuple[FuncOp, LoweredFunction]:
+def code_and_kernels(outlined: Outlined, target: Cpu, frame: Frame) -> tuple[FuncOp, LoweredFunction]:
     """The ``tile`` level of an outlined function and its program for the kernels, neither of them planned."""
     made = take_made(outlined, target)
     func = None if made is None else made.func
     func = tile_function(outlined.func, target) if func is None else func
-    return func, kernels_of(outlined) if made is None else made.kernels
+    if made is not None:
+        return func, made.kernels
+    return func, kernels_of(outlined, [APART if place == APART else None for place in free_places(outlined, frame)])
 
 
 def tile_function(outlined: FuncOp, target: Cpu) -> FuncOp:
@@ -360,9 +362,12 @@ def _weights(
     return tuple(rows), named, tuple(found[symbol] for symbol in sorted(found))
 
 
-def kernels_of(outlined: Outlined) -> LoweredFunction:
-    """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it."""
-    return LoweredFunction(for_kernels(outlined), within=True, over=pairs_of(outlined.func))
+def kernels_of(outlined: Outlined, around: Around | None = None) -> LoweredFunction:
+    """The function on the kernels, as the reference delegate has it, its weights left to the delegate around it.
+
+    ``around`` says which inputs and outputs are not in its workspace; all may be by default.
+    """
+    return LoweredFunction(for_kernels(outlined), within=True, over=pairs_of(outlined.func), around=around)
 
 
 def for_kernels(outlined: Outlined) -> Outlined:

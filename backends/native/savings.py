@@ -155,7 +155,7 @@ class _Choice:
         self.around: Around = [APART if place == APART else None for place in free]
         self.last: tuple[object, FuncOp] | None = None
         self.least = self._arena()
-        self.kernels = kernels_of(outlined)
+        self.kernels = kernels_of(outlined, self.around)
         self.most = self.kernels.plan_within(self.around).size
 
     def choose(self) -> None:

@@ -23,6 +23,7 @@ from etir.emit.to_pte import emit_program
 from etir.lowering.to_out_variant.calls import copy_call
 from etir.passes.analysis.in_place import in_place_kernels
 from etir.passes.analysis.memory_effects import effects_of, memory_of, storage_of
+from etir.passes.analysis.planning.lower_bound import lower_bound
 from etir.passes.analysis.planning.problem import Problem
 from etir.passes.analysis.workspaces import callers_of
 from etir.passes.delegation.owned import SHARED
@@ -58,19 +59,43 @@ PLAN_WITHIN = f"plan-memory{{separate-state target={TARGET} callers}},{VERIFY}"
 
 class LoweredFunction:
     """A function at the executable level; :meth:`plan` or :meth:`plan_within`, and then :meth:`artifact`. ``within``
-    says that it will be the latter: what inputs and outputs take then counts when instructions are ordered.
+    says that it will be the latter: what inputs and outputs take then counts when instructions are ordered, but for
+    those that ``around`` has ``APART``, whose memory is there all the time, if that is better for them.
     """
 
-    def __init__(self, outlined: Outlined, within: bool = False, over: Sequence[tuple[int, int]] = ()):
+    def __init__(
+        self,
+        outlined: Outlined,
+        within: bool = False,
+        over: Sequence[tuple[int, int]] = (),
+        around: Sequence[int | None] | None = None,
+    ):
         self.outlined = outlined
         self.module = program_of(outlined)
         self._is_within = False
         run_pipeline(EtContext(), self.module, PASSES)
         if over:
             self._write_all_over(over)
-        run_pipeline(EtContext(), self.module, ORDER_WITHIN if within else ORDER)
+        if around is None or APART not in around:
+            run_pipeline(EtContext(), self.module, ORDER_WITHIN if within else ORDER)
+        else:
+            self._order_around(around)
         if over:
             self._write_all_over(over)
+
+    def _order_around(self, around: Sequence[int | None]) -> None:
+        """Order instructions as if all inputs and outputs were in the workspace, or as it is: what needs least of it.
+        The order is found step by step, so that the truth need not give the better one.
+        """
+        tried: list[tuple[int, ModuleOp]] = []
+        source = self.module
+        for known in (None, around):
+            self.module = source.clone()
+            self._set_places([buffer for found in self._arguments() for buffer in found], known)
+            run_pipeline(EtContext(), self.module, ORDER_WITHIN)
+            bounds = lower_bound(self.problem_within(around)[0])
+            tried.append((sum(bound.bytes for bound in bounds.values()), self.module))
+        _, self.module = min(tried, key=lambda row: row[0])
 
     def is_over(self, pair: tuple[int, int]) -> bool:
         """Whether an output may be at the place of an input: it is written after the last read of the input."""

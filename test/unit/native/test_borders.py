@@ -15,6 +15,7 @@ import etir.runtime
 from etir.backends.api.interface import Outlined
 from etir.backends.native import compile, savings
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.frame import Frame
 from etir.backends.native.functions import CUT
 from etir.backends.native.sizes import size, valued
 from etir.backends.native.tile import MapOp
@@ -210,9 +211,9 @@ def test_borders_stay_where_memory_allows(monkeypatch: pytest.MonkeyPatch) -> No
     seen: list[bool] = []
     lower = compile.code_and_kernels
 
-    def lowered(outlined: Outlined, target: Cpu) -> tuple[FuncOp, LoweredFunction]:
+    def lowered(outlined: Outlined, target: Cpu, frame: Frame) -> tuple[FuncOp, LoweredFunction]:
         seen.append(CUT in outlined.func.attributes)
-        return lower(outlined, target)
+        return lower(outlined, target, frame)
 
     monkeypatch.setattr(compile, "code_and_kernels", lowered)
     x = torch.randn(1, 4, 24, 24)
