@@ -39,7 +39,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr, TensorType, i1, i64
@@ -49,6 +50,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.backends.api.interface import Outlined
 from etir.backends.api.memory import PlansOnly
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.asked import watched
 from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
@@ -56,10 +58,13 @@ from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
 from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
-from etir.backends.native.lowering.views import merges_heads
 from etir.backends.native.made import keep_made
-from etir.backends.native.need import bound_of
+from etir.backends.native.need import Need, bound_of, need_of
+from etir.backends.native.over import Pair, pairs_of
 from etir.backends.native.passes.tile_forward import is_copy
+from etir.backends.native.passes.tile_inside import may_write_inside
+from etir.backends.native.passes.tile_order import is_in_order
+from etir.backends.native.passes.tile_pieces import may_copy_pieces
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import MapOp, SoftmaxOp
@@ -94,6 +99,9 @@ CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 TILES = "tiles"
 LOWERED = frozenset(("masks", "parts", "joins", "heads", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
+PLANNED = frozenset(("deep", "dense"))
+"""Savings that only the planner looks at, but where others decide by its plan (``BY_PLAN``)."""
+BY_PLAN = frozenset(("order", "inside", "pieces"))
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
 MOST_LATE = 3
@@ -129,16 +137,53 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
         func.attributes.update(plans.known[key])
 
 
+_Key = tuple[frozenset[str], tuple[str, ...]]
+"""What a function has chosen: savings, and the other attributes."""
+
+
 @dataclass
 class _Tried:
     """What code needs with some savings: its plan, or a bound of it as long as the problem is ``waiting``. Whether
-    images are transformed for 3x3 windows, and whether something goes by parts, as rows.
+    images are transformed for 3x3 windows, and whether something goes by parts, as rows. ``work`` is how many
+    operations there are, and ``asked`` has the savings that make a difference (``asked.py``).
     """
 
     arena: int
     is_transformed: bool
     has_parts: bool
     waiting: Problem | None
+    work: int
+    asked: Mapping[str, None]
+
+
+@dataclass
+class _Base:
+    """The function of ``tile`` with what has been chosen so far, and pairs of its inputs and outputs."""
+
+    key: _Key
+    func: FuncOp
+    pairs: Sequence[Pair]
+    known: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    @cached_property
+    def need(self) -> Need:
+        """Where it needs most."""
+        return need_of(self.func)
+
+    def may_change(self, name: str) -> bool:
+        """Whether one of ``BY_PLAN`` finds something in the function."""
+        if name not in self.known:
+            self.known[name] = self._may_change(name)
+        return self.known[name]
+
+    def _may_change(self, name: str) -> bool:
+        if name == "order":
+            return not is_in_order(self.func, self.pairs, self.need.problem)
+        if self.pairs or self.key[0] & BY_PLAN:
+            return True  # It has been rewritten further since these would have been.
+        if name == "inside":
+            return may_write_inside(self.func, self.need)
+        return may_copy_pieces(self.func, self.need)
 
 
 class _Choice:
@@ -147,14 +192,18 @@ class _Choice:
     def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
         self.func = outlined.func
         self.target = processors(cpus)[0]
-        self.known: dict[tuple[frozenset[str], tuple[str, ...]], _Tried] = {}
+        self.known: dict[_Key, _Tried] = {}
         self.work = 0
-        self.lowered: dict[tuple[frozenset[str], tuple[str, ...]], FuncOp] = {}
+        self.counted: dict[_Key, None] = {}
+        self.lowered: dict[_Key, tuple[FuncOp, Mapping[str, None]]] = {}
+        self.pairs = pairs_of(self.func)
         self.is_transformed = False
         free = free_places(outlined, Frame(outlined.module))
         self.around: Around = [APART if place == APART else None for place in free]
-        self.last: tuple[object, FuncOp] | None = None
+        self.last: _Base | None = None
+        self.base: _Base | None = None
         self.least = self._arena()
+        self.base = self.last
         self.kernels = kernels_of(outlined, self.around)
         self.most = self.kernels.plan_within(self.around).size
 
@@ -186,7 +235,7 @@ class _Choice:
         tried last, and the program for the kernels.
         """
         last = self.last
-        func = last[1] if last is not None and last[0] == self._key() else None
+        func = last.func if last is not None and last.key == self._key() else None
         keep_made(outlined, self.target, func, self.kernels)
 
     def _quick(self) -> None:
@@ -209,8 +258,6 @@ class _Choice:
         if name == "straight":
             copies = (op for op in self._before().body.block.ops if isinstance(op, MapOp) and is_copy(op))
             return any(only_writer(copy.inputs[0]) is None for copy in copies)
-        if name == "heads":
-            return any(isinstance(op, SchemaOp) and merges_heads(op) for op in self.func.body.block.ops)
         if name in ("blocks", "slots"):
             return any(isinstance(op, SoftmaxOp) for op in self._before().body.block.ops)
         return name != "over" or self.known[self._key()].has_parts
@@ -321,7 +368,7 @@ class _Choice:
         self.func.attributes.update(attributes)
         is_transformed = self.is_transformed
         if (arena := self._arena(self.least)) < self.least:
-            self.least = arena
+            self.least, self.base = arena, self.last
         else:
             self.is_transformed = is_transformed
             self.func.attributes.clear()
@@ -333,21 +380,62 @@ class _Choice:
         """
         key = self._key()
         if key not in self.known:
-            made = rewritten_function(self._lowered(), self.func, self.target)
-            self.last = key, made
-            ops = [*made.body.block.ops]
-            self.work += len(ops)
-            is_transformed = any(isinstance(op, WinogradInputOp) for op in ops)
-            has_parts = any(isinstance(op, PartsOp) for op in ops)
-            problem = problem_of(made, self.around)
-            self.known[key] = _Tried(bound_of(problem), is_transformed, has_parts, problem)
+            self.known[key] = self._same(key) or self._planned(key) or self._made(key)
         tried = self.known[key]
         self.is_transformed = tried.is_transformed
+        if key not in self.counted:
+            # Work is what it would be to make every function that is asked for.
+            self.counted[key] = None
+            self.work += tried.work
         if tried.waiting is not None and tried.arena < enough:
             tried.arena, tried.waiting = plan(tried.waiting).pool_sizes.get(1, 0), None
         return tried.arena
 
-    def _key(self) -> tuple[frozenset[str], tuple[str, ...]]:
+    def _made(self, key: _Key) -> _Tried:
+        """The function itself."""
+        func = self._lowered()
+        asked = watched(func)
+        made = rewritten_function(func, self.func, self.target)
+        problem = problem_of(made, self.around)
+        self.last = _Base(key, made, self.pairs)
+        ops = [*made.body.block.ops]
+        is_transformed = any(isinstance(op, WinogradInputOp) for op in ops)
+        has_parts = any(isinstance(op, PartsOp) for op in ops)
+        asked.update(self._asked_before())
+        return _Tried(bound_of(problem), is_transformed, has_parts, problem, len(ops), asked)
+
+    def _same(self, key: _Key) -> _Tried | None:
+        """What is known of the same function: with less to save on, and all the rest finds nothing in it."""
+        for known, tried in self.known.items():
+            if known[1] != key[1] or not known[0] < key[0]:
+                continue
+            more = [name for name in sorted(key[0] - known[0]) if name in tried.asked]
+            if not more or self._finds_nothing(known, more):
+                return tried
+        return None
+
+    def _finds_nothing(self, key: _Key, names: Sequence[str]) -> bool:
+        """Whether more savings leave the function as it is, which shows without a copy of it."""
+        base = self.base
+        if base is None or base.key != key or not BY_PLAN.issuperset(names):
+            return False
+        return not any(base.may_change(name) for name in names)
+
+    def _planned(self, key: _Key) -> _Tried | None:
+        """What is chosen is there already, and only to be planned in another way."""
+        base = self.base
+        if base is None or self.pairs or key[0] & BY_PLAN or not key[0] & PLANNED:
+            return None
+        if base.key not in self.known or (base.key[0] | (key[0] & PLANNED), base.key[1]) != key:
+            return None
+        tried, func, attributes = self.known[base.key], base.func, dict(base.func.attributes)
+        func.attributes[SAVES] = self.func.attributes[SAVES]
+        problem = problem_of(func, self.around)
+        func.attributes.clear()
+        func.attributes.update(attributes)
+        return replace(tried, arena=bound_of(problem), waiting=problem)
+
+    def _key(self) -> _Key:
         """What the function has chosen now."""
         rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, LATE, ROOM))
         return frozenset(saved(self.func)), rest
@@ -357,8 +445,14 @@ class _Choice:
         names, rest = self._key()
         key = names & LOWERED, rest
         if key not in self.lowered:
-            self.lowered[key] = lowered_function(self.func, self.target)
-        return self.lowered[key]
+            asked = watched(self.func)
+            self.lowered[key] = lowered_function(self.func, self.target), asked
+        return self.lowered[key][0]
+
+    def _asked_before(self) -> Mapping[str, None]:
+        """The savings that lowering has asked for."""
+        names, rest = self._key()
+        return self.lowered[names & LOWERED, rest][1]
 
     def _lowered(self) -> FuncOp:
         """A copy of it, with all savings that are chosen now."""

@@ -33,8 +33,8 @@ from typing import Any
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
+from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
-from etir.backends.native.functions import saved
 from etir.backends.native.kernels.brgemm_text import ProductText
 from etir.backends.native.kernels.brgemm_tile import LINE, MOST_ADDRESSES, WIDEST
 from etir.backends.native.kernels.template import (
@@ -331,11 +331,13 @@ class Brgemm(Template):
         """Those of a product that is short enough for no schedule to cut its depth, or short enough not to be cut
         where that saves memory (``deep``); the plan says so (``over``), so that none does.
         """
+        k = shape_of(op.a)[-1]
+        is_cut = op.taps is not None and op.tap_counts[0] > 1
+        if not op.extra or (at_least(DEPTH_OF_PARTS, k) and not is_cut):
+            return op.extra
         func = op.parent_op()
-        is_deep = isinstance(func, FuncOp) and "deep" in saved(func)
-        cut = op.taps is not None and op.tap_counts[0] > 1 and not is_deep
-        is_short = at_least(MOST_DEPTH_WHOLE if is_deep else DEPTH_OF_PARTS, shape_of(op.a)[-1]) and not cut
-        return op.extra if is_short else ()
+        is_deep = at_least(MOST_DEPTH_WHOLE, k) and isinstance(func, FuncOp) and saves(func, "deep")
+        return op.extra if is_deep else ()
 
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""

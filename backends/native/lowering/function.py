@@ -16,12 +16,13 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
 from etir.backends.native.elementwise import ELEMENTWISE, Body
 from etir.backends.native.flags import FlagsOp, flags
-from etir.backends.native.functions import CUT, LATE, OUTPUTS, ROOM, SAVES, least_bytes, saved
+from etir.backends.native.functions import CUT, LATE, OUTPUTS, ROOM, SAVES, least_bytes
 from etir.backends.native.kernels.brgemm import panel_of
 from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.live import live_bytes_at
@@ -77,8 +78,6 @@ class Lowering(Memory):
     def __init__(self, func: FuncOp, target: Cpu):
         self.func, self.target, self.panel = func, target, panel_of(target)
         self.least_cut, self.least_late = least_bytes(func, CUT), least_bytes(func, LATE)
-        self.saves_parts, self.saves_joins = ("parts" in saved(func)), ("joins" in saved(func))
-        self.reads_heads = "heads" in saved(func)
         self._against: dict[GroupOp, str | None] = {}
         self._live: dict[Operation, int] | None = None
         source = func.body.block
@@ -91,7 +90,6 @@ class Lowering(Memory):
         self.weights: dict[SSAValue, str] = {}
         self.packed: dict[tuple[Any, ...], SSAValue] = {}
         self.outputs: dict[SSAValue, SSAValue] = {}
-        self.repeats_masks = "masks" in saved(func)
         self._later: dict[SSAValue, SchemaOp | GroupOp] = {}
         count = len(source.args)
         for arg, given in zip(source.args, self.block.args, strict=False):
@@ -152,7 +150,7 @@ class Lowering(Memory):
         """Where a tensor is; a weight that is read as it lies is one of the program's. Truth values become floats, and
         masks are made, for the group that is lowered.
         """
-        if value in self._later and (value not in self.places or self.repeats_masks):
+        if value in self._later and (value not in self.places or saves(self.func, "masks")):
             reader = self.lowered
             self.lowered = self._later[value]
             self._lower(self._later[value])
@@ -239,10 +237,12 @@ class Lowering(Memory):
         where that saves memory.
         """
         uses = list(value.uses)
-        if self.saves_parts and len(uses) > 1:
+        if value in self.outputs:
+            return None
+        if len(uses) > 1 and not as_image:
             joins = [use for use in uses if isinstance(use.operation, SchemaOp) and is_join(use.operation)]
-            uses = joins if not as_image else []
-        if len(uses) != 1 or value in self.outputs or not isinstance(uses[0].operation, SchemaOp):
+            uses = joins if len(joins) == 1 and saves(self.func, "parts") else []
+        if len(uses) != 1 or not isinstance(uses[0].operation, SchemaOp):
             return None
         join = uses[0].operation
         if operator_of(join) in JOINS and self._is_late(bytes_in(shape(join.results[0]))):
@@ -259,8 +259,9 @@ class Lowering(Memory):
         current = value
         while True:
             users = list(dict.fromkeys(use.operation for use in current.uses))
-            if self.saves_parts and len(users) > 1:
-                users = [op for op in users if isinstance(op, SchemaOp) and operator_of(op) in RESHAPES]
+            if len(users) > 1:
+                reshapes = [op for op in users if isinstance(op, SchemaOp) and operator_of(op) in RESHAPES]
+                users = reshapes if len(reshapes) == 1 and saves(self.func, "parts") else []
             if len(users) != 1 or not isinstance(users[0], SchemaOp) or operator_of(users[0]) not in RESHAPES:
                 return None
             current = users[0].results[0]

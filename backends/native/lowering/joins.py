@@ -9,7 +9,8 @@ import itertools
 import math
 
 from etir.backends.api.patterns import operator_of
-from etir.backends.native.lowering.function import JOINS, Lowering, moves, shape
+from etir.backends.native.asked import saves
+from etir.backends.native.lowering.function import JOINS, Lowering, is_join, moves, shape
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.dialects.schema_op import SchemaOp
@@ -21,7 +22,9 @@ AS_IMAGES = ("aten.cat.default",)
 def _whole(lowering: Lowering, op: SchemaOp, as_image: bool) -> Place:
     """The memory of a join, made when it is first asked for."""
     result = op.results[0]
-    if result not in lowering.places and lowering.saves_joins and lowering.joined(result) is not None:
+    joins = [use for use in result.uses if isinstance(use.operation, SchemaOp) and is_join(use.operation)]
+    is_part = result not in lowering.places and len(joins) > 0
+    if is_part and saves(lowering.func, "joins") and lowering.joined(result) is not None:
         lowering.places[result] = lowering.buffer(shape(result))
     if result not in lowering.places:
         return lowering.image(result) if as_image and operator_of(op) in AS_IMAGES else lowering.result(result)

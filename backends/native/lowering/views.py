@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.asked import saves
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.function import RESHAPES, Lowering, moves, shape
 from etir.backends.native.places import Place
@@ -31,19 +32,6 @@ def is_batch(value: SSAValue) -> bool:
         elif not isinstance(op, SchemaOp) or operator_of(op) not in RESHAPES or not is_batch(op.results[0]):
             return False
     return value.first_use is not None
-
-
-def merges_heads(op: SchemaOp) -> bool:
-    """Whether an operator makes one batch of several dims, for products alone."""
-    if operator_of(op) not in RESHAPES:
-        return False
-    given, result = shape(op.operands[0]), shape(op.results[0])
-    return (
-        len(result) == 3
-        and sum(n != 1 for n in given[:-2]) > 1
-        and given[-2:] == result[1:]
-        and is_batch(op.results[0])
-    )
 
 
 def _source(lowering: Lowering, op: SchemaOp) -> Place:
@@ -144,7 +132,8 @@ def view(lowering: Lowering, op: SchemaOp) -> None:
     given, result = op.arg("self"), op.results[0]
     place = lowering.batches.get(given) or lowering.place(given)
     dims = shape(result)
-    if lowering.reads_heads and place.viewed(dims) is None and place.shape[-2:] == dims[-2:] and is_batch(result):
+    is_apart = place.viewed(dims) is None and place.shape[-2:] == dims[-2:] and is_batch(result)
+    if is_apart and saves(lowering.func, "heads"):
         lowering.batches[result] = place
     else:
         lowering.places[result] = lowering.viewed(place, dims, op)

@@ -24,10 +24,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import dims
-from etir.backends.native.functions import DIRECT, saved
+from etir.backends.native.functions import DIRECT
 from etir.backends.native.memory import SPARE, Memory
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
@@ -126,7 +127,7 @@ def lower_winograd(
     image = image if image.strides[3] == 1 else lowering.with_border(source, (0, 0), 0.0, root)
     filters = lowering.weight(symbol, memref((POINTS, -(-k // panel), c, panel)), panel, True, OUT)
     room, blocks = lowering.target.l2 * CACHES, BLOCKS
-    if SAVED in saved(lowering.func):
+    if saves(lowering.func, SAVED):
         room, blocks = max(0, min(room, lowering.room() - 2 * (4 * POINTS * SPARE + ALIGNMENT))), 2 * BLOCKS
     rows = _rows((h, w), room // (4 * POINTS * (c + k) * n), blocks)
     memory: dict[int, tuple[SSAValue, SSAValue]] = {}

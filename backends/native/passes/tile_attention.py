@@ -36,7 +36,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from etir.backends.native.functions import saved, tile_functions
+from etir.backends.native.asked import saves
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.loop import SLOTS, LoopOp
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
@@ -90,11 +91,10 @@ class _Attention:
 def fuse_attention(func: FuncOp) -> None:
     """Make a loop of every attention in ``func`` whose scores nothing else reads."""
     block = func.body.block
-    names = saved(func)
     for op in [op for op in block.ops if isinstance(op, SoftmaxOp)]:
-        found = _match(op, 0 if "blocks" in names else SCORES)
+        found = _match(op, 0 if saves(func, "blocks") else SCORES)
         if found is not None:
-            found.is_small = "slots" in names and _work(found) <= SMALL
+            found.is_small = _work(found) <= SMALL and saves(func, "slots")
             _fuse(found)
     drop_unused(block)
 

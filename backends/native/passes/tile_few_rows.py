@@ -24,8 +24,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.native.asked import saves
 from etir.backends.native.elementwise import Body
-from etir.backends.native.functions import saved, tile_functions
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
@@ -50,11 +51,13 @@ def read_as_it_lies(func: FuncOp) -> None:
     many rows, and several of one operand, are taken as well.
     """
     block = func.body.block
-    saves = "panels" in saved(func)
-    rows, sums = (ALL_ROWS, SAVING_SUMS) if saves else (MOST_ROWS, MOST_SUMS)
     for op in [op for op in block.ops if isinstance(op, BrgemmOp)]:
         pack = only_writer(op.b)
-        if op.taps is not None or not isinstance(pack, PackOp) or not (saves or is_read_once(op.b)):
+        if op.taps is not None or not isinstance(pack, PackOp):
+            continue
+        is_saved = saves(func, "panels")
+        rows, sums = (ALL_ROWS, SAVING_SUMS) if is_saved else (MOST_ROWS, MOST_SUMS)
+        if not is_saved and not is_read_once(op.b):
             continue
         m = shape_of(op.a)[-2]
         source = place_of(pack.source)

@@ -23,8 +23,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
+from etir.backends.native.asked import saves
 from etir.backends.native.footprint import is_injective
-from etir.backends.native.functions import LATE, least_bytes, saved, tile_functions
+from etir.backends.native.functions import LATE, least_bytes, tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.restride import Moved, moved
@@ -40,7 +41,7 @@ def forward_copies(func: FuncOp) -> None:
     """Every copy of a buffer that nothing else reads."""
     block = func.body.block
     for op in [op for op in block.ops if isinstance(op, MapOp) and is_copy(op)]:
-        _forward(block, op, "straight" in saved(func))
+        _forward(func, op)
     drop_unused(block)
 
 
@@ -50,13 +51,13 @@ def is_copy(op: MapOp) -> bool:
     return len(op.inputs) == 1 and isinstance(ops[0], YieldOp) and ops[0].values[0] is op.body.block.args[0]
 
 
-def _forward(block: Block, copy: MapOp, is_straight: bool) -> None:
-    source = copy.inputs[0]
+def _forward(func: FuncOp, copy: MapOp) -> None:
+    block, source = func.body.block, copy.inputs[0]
     writer = only_writer(source)
     if _is_late(block, copy):
         return
-    if writer is None and is_straight and is_read_once(source):
-        _forward_parts(block, copy)
+    if writer is None and is_read_once(source):
+        _forward_parts(func, copy)
     if writer is None or isinstance(writer, PackOp) or not is_read_once(source):
         return
     written = writer.writes()[0]
@@ -80,8 +81,9 @@ def _is_late(block: Block, copy: MapOp) -> bool:
     return least is not None and isinstance(to.owner, BufferOp) and bytes_of(to.type) >= least
 
 
-def _forward_parts(block: Block, copy: MapOp) -> None:
-    """Let maps that write the parts of a buffer write where all of it is copied."""
+def _forward_parts(func: FuncOp, copy: MapOp) -> None:
+    """Let maps that write the parts of a buffer write where all of it is copied, if that is to be saved."""
+    block = func.body.block
     source, to = place_of(copy.inputs[0]), place_of(copy.out)
     writers = writers_of(source.base)
     if not isinstance(source.base.owner, BufferOp) or not is_known((*source.shape, *source.strides, *to.strides)):
@@ -98,7 +100,7 @@ def _forward_parts(block: Block, copy: MapOp) -> None:
         for place, row in zip(written, found, strict=True)
         if row is not None
     ]
-    if not writers or len(targets) < len(writers):
+    if not writers or len(targets) < len(writers) or not saves(func, "straight"):
         return
     _make_first(block, to)
     for op, target in zip(writers, targets, strict=True):

@@ -26,8 +26,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.native.asked import saves
 from etir.backends.native.footprint import footprint, is_injective
-from etir.backends.native.functions import saved, tile_functions
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.memory import cast_of
@@ -44,24 +45,32 @@ from etir.passes.infra.registry import register_pass
 
 def write_inside(func: FuncOp) -> None:
     """Write results that are there where most memory is needed into what they are made of, until none can be."""
-    if "inside" not in saved(func):
+    if not saves(func, "inside"):
         return
     while _write_one(func):
         pass
     drop_unused(func.body.block)
 
 
+def may_write_inside(func: FuncOp, need: Need) -> bool:
+    """Whether there is a result that may be written into what it is made of, and less is needed then."""
+    return any(True for _ in _found(need, [*func.body.block.ops]))
+
+
 def _write_one(func: FuncOp) -> bool:
-    need = need_of(func)
     ops = [*func.body.block.ops]
+    return any(_put_in(ops, writer, part) for writer, part in _found(need_of(func), ops))
+
+
+def _found(need: Need, ops: Sequence[Operation]) -> Iterator[tuple[MapOp, SSAValue]]:
+    """Maps whose results are there where most memory is needed, and what to write them into."""
     for key in need.there:
         writer = only_writer(need.buffers[key])
         if not isinstance(writer, MapOp):
             continue
         for part in dict.fromkeys(template_of(writer).in_place_always(writer)):
-            if _can_be_in(ops, writer, part) and _is_worth(need, key, base_of(part)) and _put_in(ops, writer, part):
-                return True
-    return False
+            if _can_be_in(ops, writer, part) and _is_worth(need, key, base_of(part)):
+                yield writer, part
 
 
 def _is_worth(need: Need, key: int, base: SSAValue) -> bool:

@@ -27,13 +27,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from etir.backends.native.functions import outputs_of, saved, tile_functions
+from etir.backends.native.asked import saves
+from etir.backends.native.functions import outputs_of, tile_functions
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BufferOp, MapOp, TemplateOp
 from etir.backends.native.users import base_of, place_of
 from etir.dialects.context import EtContext
+from etir.passes.analysis.planning.problem import Problem
 from etir.passes.analysis.scheduling import Run, lower_peak
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -41,15 +43,11 @@ from etir.passes.infra.registry import register_pass
 
 def order_steps(func: FuncOp, pairs: Sequence[tuple[int, int]] = ()) -> None:
     """Reorder a function that saves by ``order``; ``pairs`` are inputs and outputs of one memory (``over.py``)."""
-    if "order" not in saved(func):
+    if not saves(func, "order"):
         return
     block = func.body.block
     steps = [op for op in block.ops if isinstance(op, TemplateOp)]
-    args = block.args
-    same: dict[SSAValue, SSAValue] = {args[len(args) - outputs_of(func) + made]: args[given] for given, made in pairs}
-    units = _units(steps)
-    found = lower_peak(_of_units(_run(func, steps, same), units))
-    order = [number for unit in found for number in units[unit]]
+    order = _order(func, steps, pairs, problem_of(func, [None] * len(block.args)))
     if order == list(range(len(steps))):
         return
     last = block.last_op
@@ -60,6 +58,20 @@ def order_steps(func: FuncOp, pairs: Sequence[tuple[int, int]] = ()) -> None:
             block.insert_op_before(op, last)
     for number in order:
         block.insert_op_before(steps[number], last)
+
+
+def is_in_order(func: FuncOp, pairs: Sequence[tuple[int, int]], problem: Problem) -> bool:
+    """Whether a function, of which this is the plan with all of its arguments, would stay as it is."""
+    steps = [op for op in func.body.block.ops if isinstance(op, TemplateOp)]
+    return _order(func, steps, pairs, problem) == list(range(len(steps)))
+
+
+def _order(func: FuncOp, steps: Sequence[TemplateOp], pairs: Sequence[tuple[int, int]], problem: Problem) -> list[int]:
+    args = func.body.block.args
+    same: dict[SSAValue, SSAValue] = {args[len(args) - outputs_of(func) + made]: args[given] for given, made in pairs}
+    units = _units(steps)
+    found = lower_peak(_of_units(_run(func, steps, same, problem), units))
+    return [number for unit in found for number in units[unit]]
 
 
 def _units(steps: Sequence[TemplateOp]) -> list[list[int]]:
@@ -92,9 +104,8 @@ def _of_units(run: Run, units: Sequence[Sequence[int]]) -> Run:
     return Run(touches, after, run.sizes, run.born, run.dies, over)
 
 
-def _run(func: FuncOp, steps: Sequence[TemplateOp], same: dict[SSAValue, SSAValue]) -> Run:
+def _run(func: FuncOp, steps: Sequence[TemplateOp], same: dict[SSAValue, SSAValue], problem: Problem) -> Run:
     args = [*func.body.block.args]
-    problem = problem_of(func, [None] * len(args))
     values = [op.result for op in func.body.block.ops if isinstance(op, BufferOp)] + args
     numbers: dict[SSAValue, int] = {value: number for number, value in enumerate(values)}
     sizes = [0] * len(values)

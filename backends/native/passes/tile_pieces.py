@@ -30,8 +30,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.native.asked import saves
 from etir.backends.native.footprint import Footprint, footprint, is_injective
-from etir.backends.native.functions import saved, tile_functions
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.memory import cast_of
 from etir.backends.native.need import Need, need_of
@@ -61,22 +62,33 @@ def copy_pieces(func: FuncOp) -> None:
     """Copy pieces of the buffers that are there where most memory is needed, until there are none that are read in part
     from there on.
     """
-    if "pieces" not in saved(func):
+    if not saves(func, "pieces"):
         return
     while _copy_one(func):
         pass
     drop_unused(func.body.block)
 
 
+def may_copy_pieces(func: FuncOp, need: Need) -> bool:
+    """Whether there is a piece to copy."""
+    return _found(func, need) is not None
+
+
 def _copy_one(func: FuncOp) -> bool:
-    need = need_of(func)
+    piece = _found(func, need_of(func))
+    if piece is not None:
+        piece.copy()
+    return piece is not None
+
+
+def _found(func: FuncOp, need: Need) -> _Piece | None:
+    """A piece of a buffer that is there where most memory is needed, and less is needed with a copy of it."""
     ops = [*func.body.block.ops]
     for key in need.there:
         piece = _piece(ops, need.buffers[key], need.at)
         if piece is not None and _is_worth(need, key, piece, ops):
-            piece.copy()
-            return True
-    return False
+            return piece
+    return None
 
 
 def _is_worth(need: Need, key: int, piece: _Piece, ops: Sequence[Operation]) -> bool:

@@ -14,8 +14,9 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, UnitAtt
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.native.asked import saves
 from etir.backends.native.footprint import footprint
-from etir.backends.native.functions import PLACES, outputs_of, saved, tile_functions
+from etir.backends.native.functions import PLACES, outputs_of, tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, BufferOp, MapOp, TemplateOp, bytes_of, extent_of, lie_alike
@@ -95,7 +96,7 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
     end = len(func.body.block.ops)
     read = {value: max(numbers) for value, numbers in live.items()}
     live = {value: [instants.get(number, number) for number in numbers] for value, numbers in live.items()}
-    is_dense = "dense" in saved(func)
+    is_dense = saves(func, "dense")
     items = [_buffer(key, op.result, live.get(op.result, [0]), is_dense) for key, op in enumerate(buffers)]
     inputs = len(arguments) - outputs_of(func) if arguments else 0
     lives: dict[SSAValue, Sequence[int]] = {op.result: live.get(op.result, [0]) for op in buffers}

@@ -35,8 +35,9 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu, cpu
-from etir.backends.native.functions import saved, tile_functions
+from etir.backends.native.functions import tile_functions
 from etir.backends.native.loop import SLOTS, LoopOp
 from etir.backends.native.memory import Memory, cast_of
 from etir.backends.native.print_sizes import is_dynamic
@@ -108,16 +109,16 @@ def fuse_rows(func: FuncOp, target: Cpu) -> None:
     if is_dynamic(func):
         return
     block = func.body.block
-    names = saved(func)
     windows = [op for op in block.ops if isinstance(op, (DepthwiseOp, PoolOp))]
     maps = [op for op in block.ops if isinstance(op, MapOp) and op.inputs]
     for op in (*windows, *maps):
         if op.parent is not block:
             continue
         chain = _match(op)
-        if chain is None or ("over" in names and _is_over(chain)):
+        if chain is None or not _are_few(chain, target) or not _is_together(block, chain):
             continue
-        if _is_worth(chain, target, "rows" in names) and _is_together(block, chain):
+        is_worth = _is_large(chain, target) or (_kept(chain) < sum(_between(chain)) and saves(func, "rows"))
+        if is_worth and not (_is_over(chain) and saves(func, "over")):
             _fuse(chain)
     drop_unused(block)
 
@@ -208,17 +209,24 @@ def _constant(op: MapOp) -> float | None:
     return given.value.value.data
 
 
-def _is_worth(chain: _Chain, target: Cpu, saves: bool) -> bool:
-    """Whether weights stay in the second cache while rows pass, and what is in between would not; with ``saves`` also
-    where the rows that are kept are less than that.
-    """
+def _are_few(chain: _Chain, target: Cpu) -> bool:
+    """Whether weights stay in the second cache while rows pass."""
     bases = dict.fromkeys(base_of(v) for op in chain.ops for v in op.reads())
     weights = sum(4 * extent_of(base.type) for base in bases if isinstance(base.owner, WeightOp))
-    between = [0 if chain.image is None else chain.image.bytes]
-    between += [4 * math.prod(row.written.whole.shape[1:]) for row in chain.rows[:-1]]
-    if weights > target.row_weights * target.l2:
-        return False
-    return max(between) > target.row_image * target.l2 or (saves and _kept(chain) < sum(between))
+    return weights <= target.row_weights * target.l2
+
+
+def _is_large(chain: _Chain, target: Cpu) -> bool:
+    """Whether what is in between would not stay in the second cache. Where memory is saved, rows are worth it if those
+    that are kept take less than that.
+    """
+    return max(_between(chain)) > target.row_image * target.l2
+
+
+def _between(chain: _Chain) -> list[int]:
+    """The bytes of each image in between."""
+    image = 0 if chain.image is None else chain.image.bytes
+    return [image, *(4 * math.prod(row.written.whole.shape[1:]) for row in chain.rows[:-1])]
 
 
 def _is_over(chain: _Chain) -> bool:
