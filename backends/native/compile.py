@@ -38,12 +38,12 @@ from etir.backends.native.passes.tile_scale import fold_scales
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.tile_sink import sink_fills
 from etir.backends.native.passes.verify_native import verify_groups
-from etir.backends.native.passes.verify_tile import verify_function
+from etir.backends.native.passes.verify_tile import Proven, verify_function
 from etir.backends.native.placing import with_places
 from etir.backends.native.print_c import ENTRY, CSource, print_c, weights_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.spelled_out import spell_out
-from etir.backends.native.tile import WeightOp, is_flags, shape_of
+from etir.backends.native.tile import TemplateOp, WeightOp, is_flags, shape_of
 from etir.backends.native.told import needs_of
 from etir.backends.native.tune import Tuner, tuner
 from etir.backends.native.workspace import Planned, plan_both
@@ -163,13 +163,15 @@ def _compiled(
         return _artifact(outlined, func, kernels, planned, (), frame)
     shapes = readable_shapes(outlined)
     sources: list[CSource] = []
-    looked_at: dict[tuple[Attribute | None, ...], None] = {}
+    scheduled, proven = func.clone(), Proven()
+    free = [op for op in scheduled.walk() if isinstance(op, TemplateOp) and op.schedule is None]
     for target in chosen:
-        scheduled = func.clone()
+        for op in free:
+            op.schedule = None
         if measured is not None:
             measured.apply(scheduled, target)
         choose_schedules(scheduled, target)
-        verify_function(scheduled, target, shapes, arena, looked_at)
+        verify_function(scheduled, target, shapes, arena, proven)
         sources.append(print_c(scheduled, target, table=True))
     if measured is not None:
         measured.save()

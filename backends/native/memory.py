@@ -6,9 +6,10 @@ number) that belongs to the buffer: what reads windows has no case for the edges
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
-from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.dialects.builtin import DenseArrayBase, MemRefType, i64
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -41,11 +42,23 @@ def cast_of(place: Place, like: Operation | None = None) -> Operation:
 def _cast_of(place: Place) -> Operation:
     if not is_known((*place.shape, *place.strides, place.offset)):
         return ViewOp(place.base, place.offset, memref(place.shape, place.strides))
-    static = DenseArrayBase.from_list
-    return ReinterpretCastOp(
-        place.base, [], [], [], static(i64, [place.offset]), static(i64, [*place.shape]),
-        static(i64, [*place.strides]), memref(place.shape, place.strides),
-    )  # fmt: skip
+    properties, type = _parts_of_cast(tuple(place.shape), tuple(place.strides), place.offset)
+    return ReinterpretCastOp.create(operands=[place.base], result_types=[type], properties={**properties})
+
+
+@lru_cache(maxsize=10_000)
+def _parts_of_cast(
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> tuple[Mapping[str, Attribute], MemRefType[Attribute]]:
+    """What a cast to a place consists of, checked once for all casts to the like: a function has hundreds, and it is
+    lowered several times.
+    """
+    type, static = memref(shape, strides), DenseArrayBase.from_list
+    base = Block(arg_types=[type]).args[0]
+    cast = ReinterpretCastOp(
+        base, [], [], [], static(i64, [offset]), static(i64, [*shape]), static(i64, [*strides]), type
+    )
+    return cast.properties, type
 
 
 class Memory:

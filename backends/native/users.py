@@ -10,7 +10,7 @@ from xdsl.ir import Block, SSAValue
 
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, YieldOp, shape_of, strides_of
-from etir.backends.native.view import VIEWS, view_of
+from etir.backends.native.view import VIEWS, source_of, view_of
 
 
 def place_of(value: SSAValue) -> Place:
@@ -25,8 +25,8 @@ def place_of(value: SSAValue) -> Place:
 
 def base_of(value: SSAValue) -> SSAValue:
     """The memory that an operand is in."""
-    while (view := view_of(value.owner)) is not None:
-        value = view[0]
+    while (source := source_of(value.owner)) is not None:
+        value = source
     return value
 
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import is_
+from weakref import WeakKeyDictionary
 
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
@@ -51,8 +54,28 @@ def as_pair(given: Sequence[int], rank: int = 2, default: int = 1) -> Pair:
     return (default, given[-1]) if rank == 1 else (given[0], given[-1])
 
 
+_KNOWN: WeakKeyDictionary[SchemaOp, tuple[tuple[object, ...], Window]] = WeakKeyDictionary()
+"""The windows that have been asked for, with the types and arguments that they are made of."""
+
+
 def window_of(op: SchemaOp) -> Window:
-    """The window of a convolution or of a pool."""
+    """The window of a convolution or of a pool.
+
+    Lowering asks some ten times for each, and is done several times: it is found once, as long as the operation has the
+    very same types and arguments, which are immutable. Sizes that are known at run time only are the module's, too.
+    """
+    types = [value.type for value in (*op.operands, *op.results)]
+    now = (*types, *op.properties, *op.properties.values())
+    known = _KNOWN.get(op)
+    if known is not None and len(known[0]) == len(now) and all(map(is_, known[0], now)):
+        return known[1]
+    window = _window_of(op)
+    if not any(isinstance(type, TensorType) and DYNAMIC_INDEX in type.get_shape() for type in types):
+        _KNOWN[op] = now, window
+    return window
+
+
+def _window_of(op: SchemaOp) -> Window:
     name = operator_of(op)
     if name == "aten.convolution.default":
         dims = _shape(op.arg("weight"))[2:]

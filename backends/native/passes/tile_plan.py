@@ -21,7 +21,7 @@ from etir.backends.native.kernels import template_of
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, BufferOp, MapOp, TemplateOp, bytes_of, extent_of, lie_alike
 from etir.backends.native.users import base_of, place_of
-from etir.backends.native.view import view_of
+from etir.backends.native.view import source_of
 from etir.dialects.context import EtContext
 from etir.dialects.et.workspace import APART, alignment_of
 from etir.passes.analysis.planning.algorithms import plan
@@ -86,8 +86,8 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
     for number, op in enumerate(func.body.block.ops):
         if isinstance(op, BufferOp):
             base[op.result] = op.result
-        elif (view := view_of(op)) is not None and view[0] in base:
-            base[op.results[0]] = base[view[0]]
+        elif (source := source_of(op)) is not None and source in base:
+            base[op.results[0]] = base[source]
         elif isinstance(op, TemplateOp):
             for operand in op.operands:
                 if operand in base:

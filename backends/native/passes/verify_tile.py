@@ -67,16 +67,15 @@ def verify_function(
     target: Cpu | None = None,
     weights: Mapping[str, Sequence[int]] | None = None,
     arena_bytes: int | None = None,
-    instances_of: dict[tuple[Attribute | None, ...], None] | None = None,
+    proven: Proven | None = None,
 ) -> None:
     """Raises one error with everything that is wrong with ``func`` (E1164, E1166 to E1169, E1174).
 
     With ``target``, schedules are those of that processor. ``weights`` are the sizes of the program's weights by
     symbol, None if they are not known; ``arena_bytes`` the arena's, None for text, whose arena is what its places need.
-    ``instances_of`` are the depths of schedules for which single floats of the same function, which has sizes, have
-    been looked at; those of ``func`` are added.
+    ``proven`` is what has been proven of this very function with other schedules; what is proven now is added.
     """
-    raise_if_errors(problems(func, target, weights, arena_bytes, instances_of))
+    raise_if_errors(problems(func, target, weights, arena_bytes, proven))
 
 
 def problems(
@@ -84,9 +83,11 @@ def problems(
     target: Cpu | None = None,
     weights: Mapping[str, Sequence[int]] | None = None,
     arena_bytes: int | None = None,
-    instances_of: dict[tuple[Attribute | None, ...], None] | None = None,
+    proven: Proven | None = None,
 ) -> list[Diagnostic]:
     """What :func:`verify_function` raises. What does not follow from what is wrong already is found, too."""
+    if proven is not None and proven.walk is not None:
+        return proven.walk.again(target) or [*verify_memory(proven.walk.accesses, source_location(func.location))]
     try:
         func.verify()
     except VerifyException as error:
@@ -100,16 +101,30 @@ def problems(
     where = source_location(func.location)
     if is_dynamic(func):
         found = walk.found or [*verify_places(walk.accesses, arena_bytes, places_of(func))] or size_problems(func)
-        known, depths = {} if instances_of is None else instances_of, depths_of(func)
+        known, depths = {} if proven is None else proven.depths, depths_of(func)
         if found or depths in known:
             return found
         known[depths] = None
         return [problem for at in instances(func) for problem in problems(at, None, weights)]
-    return (
+    found = (
         walk.found
         or [*verify_places(walk.accesses, arena_bytes, places_of(func))]
         or [*verify_memory(walk.accesses, where)]
     )
+    if proven is not None and not found:
+        proven.walk = walk
+    return found
+
+
+@dataclass
+class Proven:
+    """What holds for a function whatever its schedules are, when only those change: the code of each processor has its
+    own. ``walk`` has types and places. Where dims are known at run time only, ``depths`` are those of schedules for
+    which single floats have been looked at.
+    """
+
+    walk: _Walk | None = None
+    depths: dict[tuple[Attribute | None, ...], None] = field(default_factory=dict[tuple["Attribute | None", ...], None])
 
 
 @dataclass
@@ -123,6 +138,22 @@ class _Walk:
     accesses: Accesses = field(default_factory=Accesses)
     places: dict[SSAValue, tuple[Base, int]] = field(default_factory=dict[SSAValue, tuple[Base, int]])
     """The base of every value, and the float of it that the value starts at."""
+    scheduled: list[TemplateOp] = field(default_factory=list[TemplateOp])
+    loops: list[_Loop] = field(default_factory=list["_Loop"])
+
+    def again(self, target: Cpu | None) -> list[Diagnostic]:
+        """What is wrong with other schedules of operations of which all else has been proven."""
+        self.target, self.found = target, []
+        for op in (*self.scheduled, *(loop.op for loop in self.loops)):
+            try:
+                op.verify(verify_nested_ops=False)
+            except VerifyException as error:
+                self.say(E1169, str(error), op)
+        for op in self.scheduled:
+            self.schedule(op)
+        for loop in self.loops:
+            self.found += loop.walk.again(target) or loop.memory()
+        return self.found
 
     def run(self) -> None:
         block = self.func.body.block
@@ -239,6 +270,7 @@ class _Walk:
         elif isinstance(op, PartsOp):
             self.loop(op)
         elif inside:
+            self.scheduled.append(op)
             self.schedule(op)
         if inside:
             self.accesses.steps.append(op)
@@ -260,15 +292,30 @@ class _Walk:
             for step in block.ops:
                 inner.operation(step)
             known = all(is_known(row) for arg in block.args for row in numbers_of(arg))
-            self.found += inner.found or (verify_memory(inner.accesses, source_location(op.location)) if known else [])
+            self.loops.append(_Loop(op, inner, known))
+            self.found += inner.found or self.loops[-1].memory()
 
     def schedule(self, op: TemplateOp) -> None:
+        """A schedule that the template can do. ``scheduled`` has the operation for other ones."""
         problem = schedule_problem(op, template_of(op).entries)
         if problem is None and self.target is not None:
             problem = template_of(op).illegal(op, self.target)
         if problem is not None:
             on = "" if self.target is None else f" on {self.target.name}"
             self.say(E1164, f"{op.name}{on}: {problem}", op)
+
+
+@dataclass
+class _Loop:
+    """The operations of a loop on one part of everything; whether the sizes of that are numbers."""
+
+    op: PartsOp
+    walk: _Walk
+    is_known: bool
+
+    def memory(self) -> list[Diagnostic]:
+        """What is wrong with what the operations read and write."""
+        return [*verify_memory(self.walk.accesses, source_location(self.op.location))] if self.is_known else []
 
 
 def _touches(op: TemplateOp, value: SSAValue) -> tuple[tuple[int, ...], tuple[int, ...]]:
