@@ -43,13 +43,15 @@ def digest_of(data: memoryview | bytes) -> str:
 class Blob:
     """Immutable bytes known by digest and size, with or without the bytes themselves.
 
-    Two blobs are equal when digest and size are: the bytes are a cache, not part of the value.
+    Two blobs are equal when digest and size are: the bytes are a cache, not part of the value. Bytes that are given
+    without a digest are hashed when somebody asks for it: a compilation makes most weights anew on the way to those of
+    the program, and nobody asks for theirs.
     """
 
-    __slots__ = ("_source", "digest", "searched", "size")
+    __slots__ = ("_digest", "_source", "searched", "size")
 
-    def __init__(self, digest: str, size: int, source: memoryview | Callable[[], memoryview] | None = None):
-        self.digest = digest
+    def __init__(self, digest: str | None, size: int, source: memoryview | Callable[[], memoryview] | None = None):
+        self._digest = digest
         self.size = size
         self.searched: tuple[str, ...] = ()
         """The files that were to have the bytes and have not, for the message."""
@@ -59,7 +61,14 @@ class Blob:
     def of(data: memoryview | bytes) -> Blob:
         """A blob that refers to ``data`` (no copy)."""
         view = memoryview(data).cast("B") if not isinstance(data, memoryview) or data.format != "B" else data
-        return Blob(digest_of(view), view.nbytes, view)
+        return Blob(None, view.nbytes, view)
+
+    @property
+    def digest(self) -> str:
+        """``sha256:`` and the first 32 hexadecimal digits of the hash of the bytes."""
+        if self._digest is None:
+            self._digest = digest_of(self.data)
+        return self._digest
 
     def attach(self, source: memoryview | Callable[[], memoryview]) -> None:
         """Supply the bytes, or a function that reads them on first use."""
@@ -81,7 +90,9 @@ class Blob:
         return self._source
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Blob) and self.digest == other.digest and self.size == other.size
+        if self is other:
+            return True
+        return isinstance(other, Blob) and self.size == other.size and self.digest == other.digest
 
     def __hash__(self) -> int:
         return hash((self.digest, self.size))

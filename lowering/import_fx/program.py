@@ -52,6 +52,7 @@ from etir.dialects.et.program import (
     WeightOp,
     WriteStateOp,
 )
+from etir.dialects.et.weights import Blob
 from etir.dialects.literals import scalar_attr
 from etir.dialects.signatures import SIZE, number_input
 from etir.dialects.sym.expr import symbol as symbol_expr
@@ -131,7 +132,7 @@ class _ModuleImporter:
         self.pool = BlobPool()
         self.symbols = _Symbols({}, dict.fromkeys([*programs, *constant_methods]))
         self.lowered = LoweredModules(self.symbols.unique)
-        self.by_fqn: dict[tuple[str, str], str] = {}
+        self.by_fqn: dict[str, list[tuple[Blob, str]]] = {}
         self.schemas: dict[str, str] = {}
         self.ranges: dict[str, Range] = {}
         self.unbacked: dict[str, None] = {}
@@ -175,11 +176,11 @@ class _ModuleImporter:
         is_state = fqn in self.mutated if is_state is None else is_state
         # Running the exported program, or the module, changes the tensor itself: the file has what it holds now.
         type, payload = self.pool.add(tensor.detach().clone() if is_state else tensor, fqn)
-        key = (fqn, payload.data.digest)
-        name = self.by_fqn.get(key)
+        named = self.by_fqn.setdefault(fqn, [])
+        name = next((name for blob, name in reversed(named) if blob == payload.data), None)
         if name is None or self.symbols.ops[name].type != type:
             name = self.symbols.unique(_symbol_name(fqn))
-            self.by_fqn[key] = name
+            named.append((payload.data, name))
             cls = StateOp if is_state else WeightOp
             op = cls(name, type, payload, {"fqn": StringAttr(fqn), "kind": StringAttr(kind)})
             op.location = NameLoc(StringAttr(fqn), UnknownLoc())
