@@ -13,7 +13,8 @@ After, where ``%keys`` has the depth side by side and ``%values`` the columns::
     tile.brgemm %p, %values, %o() : memref<2x4x32xf32>, memref<2x1x32x8xf32>, memref<2x4x8xf32>
 
 Panels pay when many rows read them. A decoder that makes a token at a time would copy the keys and values of all tokens
-before it, and have room for them twice. What follows a sum of products goes over the sums in a map of its own.
+before it, and have room for them twice. What follows a sum of products goes over the sums in a map of its own. A single
+column is read by as many rows as there are where memory is to be saved: its panel is many times as large.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ def read_as_it_lies(func: FuncOp) -> None:
             continue
         if place_of(op.b).shape != shape_of(pack.to):
             continue
-        if source.strides[-1] == 1:
+        is_column = source.shape[-1] == 1
+        if source.strides[-1] == 1 and not is_column:
             _columns(op, pack, source)
-        elif source.strides[-2] == 1 and m <= sums:
+        elif source.strides[-2] == 1 and (m <= sums or (is_column and is_saved)):
             _sums(op, pack, source)
     drop_unused(block)
 

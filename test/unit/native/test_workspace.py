@@ -240,6 +240,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "each layer adds to what it is given": (Residual(), torch.randn(24, 32), 1.0),
         "added to scores once they are there": (Scores(), torch.randn(4, 40, 8), 1.0),
         "attention of several examples, by heads": (Heads(), torch.randn(2, 12, 32), 1.0),
+        "a column of each of several matrices": (Column(), torch.randn(24, 32), 1.0),
         "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
@@ -285,6 +286,18 @@ class Heads(nn.Module):
         query, keys, values = (part(x).view(2, 12, 4, 8).transpose(1, 2) for part in self.parts[:3])
         scores = torch.softmax(query @ keys.transpose(2, 3) / 8**0.5 + self.mask, -1)
         return x + self.parts[3]((scores @ values).transpose(1, 2).reshape(2, 12, 32))
+
+
+class Column(nn.Module):
+    """Products of many rows and one column each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.randn(24, 96, 32)), nn.Parameter(torch.randn(24, 80, 96))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(torch.bmm(self.first, torch.tanh(x).unsqueeze(2)))
+        return torch.bmm(self.second, y).squeeze(2)
 
 
 class Joined(nn.Module):
