@@ -101,13 +101,17 @@ class Memory:
         return self.add(cast_of(place)).results[0]
 
     def buffer(self, shape: Sequence[int]) -> Place:
-        """New memory of the arena; rows do not lie a multiple of 4 KiB apart."""
+        """New memory of the arena; rows do not lie a multiple of 4 KiB apart, if there is room for that."""
         strides = [*row_major(shape)]
-        if len(shape) > 1 and shape[-2] != 1 and strides[-2] % PAGE == 0:
+        if len(shape) > 1 and shape[-2] != 1 and strides[-2] % PAGE == 0 and self.has_room():
             padded = row_major((*shape[:-1], shape[-1] + SPARE))
             strides = [*padded]
         type = memref(shape, strides)
         return Place(self.add(BufferOp(type)).results[0], tuple(shape), tuple(strides))
+
+    def has_room(self) -> bool:
+        """Whether rows may lie further apart than they are long."""
+        return True
 
     def copy(self, place: Place, target: Place | None = None, like: Operation | None = None) -> Place:
         """The same elements in memory of their own, side by side."""

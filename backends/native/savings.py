@@ -22,6 +22,7 @@ that do so together:
 * ``deep``: products of a depth of up to 1,024, and their taps, are not cut, so that the result may lie over what is
   added to it.
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
+* ``close``: rows of a multiple of 4 KiB lie side by side, although a cache has few places for those that do.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
 * ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is as many rows of tiles at a time
@@ -93,11 +94,12 @@ QUICK = (
     "slots",
     "deep",
     "dense",
+    "close",
 )
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
-LOWERED = frozenset(("masks", "parts", "joins", "heads", TILES))
+LOWERED = frozenset(("masks", "parts", "joins", "heads", "close", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 PLANNED = frozenset(("deep", "dense"))
 """Savings that only the planner looks at, but where others decide by its plan (``BY_PLAN``)."""

@@ -144,6 +144,10 @@ class Lowering(Memory):
         known = [v in self.weights or v in self._later or is_flags(type_of(v)) for v in op.inputs]
         return all(known) and not all(v in self.weights for v in op.inputs)
 
+    def has_room(self) -> bool:
+        """Not where memory asks for rows side by side."""
+        return not saves(self.func, "close")
+
     # --- places -----------------------------------------------------------------------------------------------------
 
     def place(self, value: SSAValue) -> Place:

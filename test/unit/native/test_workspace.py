@@ -226,7 +226,7 @@ class Transposed(nn.Module):
 def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
     """Programs, with the most that memory with code may be of what it is without."""
     torch.manual_seed(0)
-    image = torch.randn(2, 3, 32, 32)
+    image, rows = torch.randn(2, 3, 32, 32), torch.randn(24, 32)
     pool, convolution = nn.MaxPool2d(2), nn.Conv2d(3, 32, 3, padding=1)
     norm = nn.BatchNorm2d(32, track_running_stats=False)
     after = nn.Conv2d(32, 8, 3, padding=1)
@@ -241,6 +241,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "added to scores once they are there": (Scores(), torch.randn(4, 40, 8), 1.0),
         "attention of several examples, by heads": (Heads(), torch.randn(2, 12, 32), 1.0),
         "a column of each of several matrices": (Column(), torch.randn(24, 32), 1.0),
+        "a page to each row": (nn.Sequential(nn.Linear(32, 1024), nn.GELU(), nn.Linear(1024, 32)), rows, 1.0),
         "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
