@@ -224,6 +224,15 @@ def _pool(match: Match) -> str | None:
     return "windows that are cut, of an image of any height or width" if match.arg("ceil_mode") else None
 
 
+def _scatter(match: Match) -> str | None:
+    start, step = match.arg("start"), match.arg("step")
+    if isinstance(start, SSAValue) or isinstance(step, SSAValue):
+        return "a slice that starts at a runtime scalar"
+    dim = match.arg("dim")
+    known = is_known((_dims(match, "self")[dim], _dims(match, "src")[dim]))
+    return None if known else "a slice of a dim that is known at run time only"
+
+
 def _roll(match: Match) -> str | None:
     given = _dims(match, "self")
     turned = [given[dim] for dim in match.arg("dims")] or [math.prod(given)]
@@ -258,6 +267,7 @@ _CHECKS = {
     "aten.native_layer_norm.default": _normalized,
     "aten.constant_pad_nd.default": _pad,
     "aten.roll.default": _roll,
+    "aten.slice_scatter.default": _scatter,
     "aten.split_with_sizes_copy.default": _split,
     "aten.glu.default": _glu,
     "aten.convolution.default": _convolution,

@@ -53,6 +53,7 @@ MOVES = (
     "aten.stack.default",
     "aten.constant_pad_nd.default",
     "aten.roll.default",
+    "aten.slice_scatter.default",
     "aten.pixel_shuffle.default",
     "aten.split_with_sizes_copy.default",
     "aten.unbind_copy.int",

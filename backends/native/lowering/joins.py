@@ -113,3 +113,23 @@ def roll(lowering: Lowering, op: SchemaOp) -> None:
         for dim, start, at, count in parts:
             given, to = given.sliced(dim, start, count), to.sliced(dim, at, count)
         lowering.copy(given, to, op)
+
+
+@moves("aten.slice_scatter.default")
+def scatter(lowering: Lowering, op: SchemaOp) -> None:
+    """Another tensor in the place of a slice; what is around it is copied."""
+    source, given = lowering.place(op.arg("self")), lowering.place(op.arg("src"))
+    result = op.results[0]
+    whole = lowering.image(result) if is_image(source) else lowering.result(result)
+    dim = op.arg("dim") % len(whole.shape)
+    n, count, step = whole.shape[dim], given.shape[dim], op.arg("step")
+    start = op.arg("start") or 0
+    start = max(0, min(start + n if start < 0 else start, n))
+    # Between two indices of the slice, too, where it has a step.
+    last = start + (count - 1) * step + 1 if count else start
+    kept = [(0, start, 1), (last, n - last, 1), *((start + i, count - 1, step) for i in range(1, step))]
+    for first, some, by in kept:
+        if some > 0:
+            lowering.copy(source.sliced(dim, first, some, by), whole.sliced(dim, first, some, by), op)
+    if count:
+        lowering.copy(given, whole.sliced(dim, start, count, step), op)

@@ -188,6 +188,31 @@ def joins(draw: Draw) -> Case:
     return Function(images if which < 4 else moved), (torch.randn(2, 4, 5, 5),)
 
 
+def scatters(draw: Draw) -> Case:
+    """Slices that another tensor takes the place of: at any place, with a step, of images."""
+    layer, conv = nn.Linear(10, 18), nn.Conv2d(4, 8, 3, padding=1)
+    dim, step = draw.randrange(3), draw.choice([1, 1, 2, 3])
+    start = draw.choice([0, 1, -2, 2])
+
+    def rows(x: Any) -> Any:
+        y = layer(x)
+        part = torch.tanh(y).narrow(dim, 0, 2)
+        first, end = (start, None) if step == 1 else (draw_first, draw_first + step + 1)
+        if step == 1:
+            part = part.narrow(dim, 0, len(range(y.shape[dim])[start:][:2]))
+            end = (start + y.shape[dim] if start < 0 else start) + part.shape[dim]
+        return torch.slice_scatter(y, part, dim, first, end, step) + y
+
+    def images(x: Any) -> Any:
+        y = conv(x)
+        return conv(torch.slice_scatter(y, torch.relu(y[:, :3]), 1, 2, 5)[:, 1:5])
+
+    draw_first = draw.choice([0, 1])
+    if draw.random() < 0.3:
+        return Function(images), (torch.randn(2, 4, 5, 6),)
+    return Function(rows), (torch.randn(6, 7, 10),)
+
+
 def rolls(draw: Draw) -> Case:
     """Parts that change places: along any dims, one of them twice, or of a tensor as a whole."""
     which = draw.randrange(3)
@@ -281,6 +306,7 @@ CASES = [
     norm,
     joins,
     rolls,
+    scatters,
     curves,
     differences,
     constant_choices,
