@@ -45,7 +45,13 @@ POOLS = (
 )
 """Windows without weights."""
 
-REDUCTIONS = ("aten.mean.dim", "aten.sum.dim_IntList", "aten.amax.default", "aten.amin.default")
+REDUCTIONS = (
+    "aten.mean.dim",
+    "aten.sum.dim_IntList",
+    "aten.amax.default",
+    "aten.amin.default",
+    "aten.linalg_vector_norm.default",
+)
 """One number for all elements of some dims."""
 
 MOVES = (
@@ -120,8 +126,8 @@ def _unread_statistics(match: Match) -> str | None:
 
 @condition("layer norm whose statistics nothing reads")
 def _layer_norm(match: Match) -> str | None:
-    if (match.arg("weight") is None) != (match.arg("bias") is None):
-        return "a norm with a scale or a shift alone"
+    if match.arg("weight") is None and match.arg("bias") is not None:
+        return "a norm with a shift alone"
     return _unread_statistics(match)
 
 
@@ -152,6 +158,12 @@ def _power(match: Match) -> str | None:
     exponent = match.arg("exponent")
     known = isinstance(exponent, (int, float)) and float(exponent) in POWERS
     return None if known else f"the exponent is none of {', '.join(map(str, POWERS))}"
+
+
+@condition("the root of a sum of squares")
+def _euclidean(match: Match) -> str | None:
+    given = match.arg("ord")
+    return None if isinstance(given, (int, float)) and given == 2 else f"a norm of the order {given}"
 
 
 @condition("a result of float32")
@@ -290,6 +302,7 @@ def claimed() -> Sequence[Row]:
         *rows([name for name in POOLS if "max" not in name], *COMMON, _pool),
         *rows(["aten.mean.dim", "aten.sum.dim_IntList"], *COMMON, _float_result),
         *rows(["aten.amax.default", "aten.amin.default"], *COMMON),
+        *rows(["aten.linalg_vector_norm.default"], *COMMON, _float_result, _euclidean),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
         *rows(plain, *COMMON, elementwise_fits()),
         *rows(powers, *COMMON, elementwise_fits(), _power),

@@ -56,7 +56,16 @@ def lower_norm(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
             dense = place if place.is_dense else lowering.copy(place)
             parameters.append(lowering.memref(lowering.viewed(dense, (count,), op)))
     eps = FloatAttr(rounded(op.arg("eps")), f32)
-    lowering.add(NormOp(lowering.memref(x), lowering.memref(out), parameters, eps), group)
+    scale = parameters.pop() if len(parameters) == 1 else None
+    to = lowering.memref(out)
+    lowering.add(NormOp(lowering.memref(x), to, parameters, eps), group)
+    if scale is not None:
+        # Without a shift, rows are multiplied where they are.
+        region = body_of(2)
+        build = Body(region.block, {})
+        region.block.add_op(YieldOp(build.mul(*region.block.args)))
+        row = Place(scale, out.shape, (*[0] * (len(out.shape) - 1), 1))
+        lowering.add(MapOp(to, [to, lowering.memref(row)], region), group)
 
 
 # --- norms of groups of channels --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 
+from xdsl.dialects import math as functions
 from xdsl.ir import Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
@@ -21,13 +22,15 @@ from etir.backends.native.lowering.function import Lowering, Outside, lowers, me
 from etir.backends.native.lowering.images import identity
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
-from etir.backends.native.tile import PoolOp, ReduceOp, YieldOp, body_of
+from etir.backends.native.tile import MapOp, PoolOp, ReduceOp, YieldOp, body_of
 
 LANES = 8
 """Elements side by side that are worth vectors; fewer are copied to where more are."""
+NORM = "aten.linalg_vector_norm.default"
 KINDS = {
     "aten.mean.dim": "mean",
     "aten.sum.dim_IntList": "sum",
+    NORM: "sum",
     "aten.amax.default": "max",
     "aten.amin.default": "min",
 }
@@ -43,22 +46,37 @@ def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     dims = sorted({d % rank for d in op.arg("dim") or range(rank)}) if rank else []
     kept = [d for d in range(rank) if d not in dims]
     out = lowering.result(group.outputs[0], [place.shape[d] for d in kept])
-    reduce_to(lowering, KINDS[operator_of(op)], place.permuted([*kept, *dims]), out, op)
+    is_norm = operator_of(op) == NORM
+    reduce_to(lowering, KINDS[operator_of(op)], place.permuted([*kept, *dims]), out, op, squares=is_norm)
+    if is_norm:
+        region = body_of(1)
+        root = Body(region.block, {}).make(functions.SqrtOp, region.block.args[0])
+        region.block.add_op(YieldOp(root))
+        to = lowering.memref(out)
+        lowering.add(MapOp(to, [to], region), group)
 
 
 def reduce_to(
-    lowering: Lowering, kind: str, x: Place, out: Place, like: Operation, center: Place | None = None
+    lowering: Lowering,
+    kind: str,
+    x: Place,
+    out: Place,
+    like: Operation,
+    center: Place | None = None,
+    *,
+    squares: bool = False,
 ) -> None:
-    """Reduce the last dims of ``x``, those that ``out`` does not have; or the squares of the differences from
-    ``center``, which has the dims of ``out``.
+    """Reduce the last dims of ``x``, those that ``out`` does not have; or the ``squares`` of the elements, or of their
+    differences from ``center``, which has the dims of ``out``.
     """
+    each = _squares(center, squares)
     kept = len(out.shape)
     if kept and _lies_along(x, out):
         inner = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] != 1][0]
-        _as_windows(lowering, kind, x, out, inner, like, center)
+        _as_windows(lowering, kind, x, out, inner, like, center, each)
         return
     if (dim := _first_of_several(x, kept)) is not None:
-        part = _without(lowering, kind, x, dim, kept, like, center)
+        part = _without(lowering, kind, x, dim, kept, like, center, each)
         reduce_to(lowering, kind, part, out, like)
         return
     flat = lowering.viewed(x, (*out.shape, math.prod(x.shape[kept:])), like)
@@ -66,16 +84,16 @@ def reduce_to(
     extra: list[SSAValue] = []
     if center is not None:
         extra.append(lowering.memref(Place(center.base, flat.shape, (*center.strides, 0), center.offset)))
-    lowering.add(ReduceOp(kind, lowering.memref(flat), lowering.memref(out), extra, _squares(center)), like)
+    lowering.add(ReduceOp(kind, lowering.memref(flat), lowering.memref(out), extra, each), like)
 
 
-def _squares(center: Place | None) -> Region:
-    """The square of the difference of the two arguments, or the only one."""
-    if center is None:
+def _squares(center: Place | None, squares: bool) -> Region:
+    """The square of the difference of the two arguments, the only one, or its square."""
+    if center is None and not squares:
         return identity()
-    made = body_of(2)
+    made = body_of(1 if center is None else 2)
     build = Body(made.block, {})
-    off = build.sub(made.block.args[0], made.block.args[1])
+    off = made.block.args[0] if center is None else build.sub(made.block.args[0], made.block.args[1])
     made.block.add_op(YieldOp(build.mul(off, off)))
     return made
 
@@ -112,7 +130,7 @@ def _by_stride(x: Place, without: int) -> list[int]:
 
 
 def _without(
-    lowering: Lowering, kind: str, x: Place, dim: int, kept: int, like: Operation, center: Place | None
+    lowering: Lowering, kind: str, x: Place, dim: int, kept: int, like: Operation, center: Place | None, each: Region
 ) -> Place:
     """``x`` reduced along one dim, which is gone: new memory in which dims lie in the order that they have in ``x``."""
     order = _by_stride(x, dim)
@@ -132,13 +150,20 @@ def _without(
     of_x = Place(x.base, (*dims, taps), (*steps[0], stride), x.offset)
     to = Place(made.base, tuple(dims), tuple(steps[1]), made.offset)
     middle = None if center is None else Place(center.base, tuple(dims), tuple(steps[2]), center.offset)
-    _as_windows(lowering, kind, of_x, to, len(dims) - 1, like, middle)
+    _as_windows(lowering, kind, of_x, to, len(dims) - 1, like, middle, each)
     left = [d for d in range(len(x.shape)) if d != dim]
     return made.permuted([order.index(d) for d in left])
 
 
 def _as_windows(
-    lowering: Lowering, kind: str, x: Place, out: Place, inner: int, like: Operation, center: Place | None
+    lowering: Lowering,
+    kind: str,
+    x: Place,
+    out: Place,
+    inner: int,
+    like: Operation,
+    center: Place | None,
+    each: Region,
 ) -> None:
     kept = len(out.shape)
     outer = [d for d in range(kept) if d != inner]
@@ -158,4 +183,4 @@ def _as_windows(
 
     extra = [] if center is None else [lowering.memref(leading(center))]
     c = lowering.memref(leading(out))
-    lowering.add(PoolOp(kind, lowering.memref(a), c, extra, _squares(center)), like)
+    lowering.add(PoolOp(kind, lowering.memref(a), c, extra, each), like)

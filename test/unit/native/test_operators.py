@@ -127,6 +127,24 @@ def reduction(draw: Draw) -> Case:
     return Function(lambda y: function(y, dims, keep) * 2.0, layer), (x,)
 
 
+def normalized(draw: Draw) -> Case:
+    """Roots of sums of squares along some dims, and what is divided by them; norms of rows with a scale alone."""
+    image = draw.random() < 0.5
+    x = torch.randn(2, 5, 7, 9) if image else torch.randn(3, 6, 20)
+    layer: nn.Module = nn.Conv2d(5, 18, 1) if image else nn.Linear(20, 33)
+    dims = draw.sample(range(x.dim()), draw.randint(1, x.dim()))
+    keep = draw.random() < 0.5
+    scaled = nn.LayerNorm(x.shape[-1] if image else 33, bias=False)
+    nn.init.normal_(scaled.weight)
+
+    def function(y: Any) -> Any:
+        return torch.linalg.vector_norm(y, 2, dims, keep) + 1.0, F.normalize(scaled(y), dim=dims[0])
+
+    made = Function(function, layer)
+    made.scaled = scaled
+    return made, (x,)
+
+
 def softmax(draw: Draw) -> Case:
     """Along every dim, and its logarithm."""
     x = torch.randn(2, 6, draw.choice([5, 16, 37])) * 4
@@ -302,6 +320,7 @@ CASES = [
     depthwise,
     pool,
     reduction,
+    normalized,
     softmax,
     norm,
     joins,
