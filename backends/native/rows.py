@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import SSAValue
 
 from etir.backends.api.conditions import contiguous, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
@@ -15,6 +16,7 @@ from etir.backends.native.elementwise import ELEMENTWISE, POWERS
 from etir.backends.native.runs import run_of
 from etir.backends.native.windows import as_pair, has_small_groups, window_of
 from etir.dialects.et.layout import dims_of
+from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.dialects.schema_op import SchemaOp
 
 PRODUCTS = (
@@ -54,12 +56,13 @@ REDUCTIONS = (
 )
 """One number for all elements of some dims."""
 
+SCATTER = "aten.slice_scatter.default"
 MOVES = (
     "aten.cat.default",
     "aten.stack.default",
     "aten.constant_pad_nd.default",
     "aten.roll.default",
-    "aten.slice_scatter.default",
+    SCATTER,
     "aten.pixel_shuffle.default",
     "aten.split_with_sizes_copy.default",
     "aten.unbind_copy.int",
@@ -89,6 +92,13 @@ VIEWS = (
 
 BETWEEN = (*VIEWS, *MOVES)
 """What stands between groups."""
+WITH_CONDITIONS = (
+    SCATTER,
+    "aten.index_select.default",
+    "aten.upsample_nearest2d.vec",
+    "aten.upsample_nearest2d.default",
+)
+"""Those of them that are not taken of any kind."""
 
 
 @condition("elements")
@@ -200,6 +210,29 @@ def _convolution(match: Match) -> str | None:
     each = inner == 1 and outer == groups
     wide = groups == 1 or outer // groups >= FEW_CHANNELS
     return None if wide or each or has_small_groups(cast(SchemaOp, match.op)) else "groups of few channels"
+
+
+@condition("a slice of what the program computes")
+def _scattered(match: Match) -> str | None:
+    """States, and inputs that change, are written where they are by the kernels, a part of them alone."""
+    value = match.arg("self")
+    while isinstance(value, SSAValue) and isinstance(value.owner, SchemaOp):
+        if operator_of(value.owner) not in (*VIEWS, SCATTER):
+            break
+        value = value.owner.operands[0]
+    is_read = isinstance(value, SSAValue) and isinstance(value.owner, ReadStateOp)
+    return "a part of a state" if is_read or _is_stored(match.op.results[0]) else None
+
+
+def _is_stored(value: SSAValue) -> bool:
+    """Whether a tensor, or what it is a part of, becomes the contents of a state or of an input."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, (WriteStateOp, UpdateInputOp)):
+            return True
+        if isinstance(op, SchemaOp) and operator_of(op) in (*VIEWS, SCATTER) and _is_stored(op.results[0]):
+            return True
+    return False
 
 
 @condition("indices at one distance from each other")
@@ -315,6 +348,7 @@ def claimed() -> Sequence[Row]:
         *rows(["aten._native_batch_norm_legit_no_training.default"], *INFERENCE, _constant_batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
         *rows(["aten.index_select.default"], *FLOATS, _run),
-        *rows([name for name in BETWEEN if "upsample" not in name and "index_select" not in name], *COMMON),
+        *rows([SCATTER], *COMMON, _scattered),
+        *rows([name for name in BETWEEN if name not in WITH_CONDITIONS], *COMMON),
         *CLAIMED,
     ]
