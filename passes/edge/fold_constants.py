@@ -90,6 +90,7 @@ class _Folder:
         self.values: dict[SSAValue, Any] = {}
         self.origin: dict[SSAValue, str] = {}
         self.larger: dict[SSAValue, None] = {}
+        self.room = self.of_weights // PARTS
 
     @property
     def evaluator(self) -> Evaluator:
@@ -102,9 +103,11 @@ class _Folder:
         """Fold the operations of a block in order, then put constants where their results are used."""
         before, made = (dict(self.values), dict(self.origin)), self.made
         folded = self._fold(block)
-        if self._growth(folded) > self.of_weights // PARTS:
+        if self._growth(folded) > self.room:
             (self.values, self.origin), self.made = before, self.limit
             folded = self._fold(block)
+        else:
+            self.room -= self._growth(folded)
         self.made = made
         for op in block.ops:
             for region in op.regions:
