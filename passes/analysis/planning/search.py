@@ -14,11 +14,14 @@ never by time. It ends at once when the lower bound is reached.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from etir.passes.analysis.planning.instance import Instance, Placement
 from etir.passes.analysis.planning.orders import by_area, by_breadth, by_duration, by_size, by_start
 from etir.passes.analysis.planning.placement import place_lowest
+from etir.passes.analysis.planning.problem import Interval
 
 STARTS = (by_breadth, by_size, by_area, by_duration, by_start)
 """Orders to try. The climb sets out from the first, by breadth: on random graphs and random lifetimes it gets lower
@@ -37,12 +40,51 @@ SLACK_DIVISOR = 100
 """A step may increase the excess above the target by this fraction of the target, to get out of local minima."""
 
 
+REMEMBERED = 512
+"""Placements that are kept: layers that are alike ask for the same one, and so do plans that a compilation tries."""
+
+
 def search(instance: Instance, work: int = DEFAULT_WORK) -> Placement:
     """The best placement found within ``work``, counted in conflicts looked at.
 
     All :data:`STARTS` are tried as long as there is work left for them (the first in any case), then the climb begins
-    at the first.
+    at the first. What was found is remembered, as it depends on the items alone.
     """
+    return list(_remembered(_Items.of(instance), work))
+
+
+class _Items(NamedTuple):
+    """The items of an instance, by which a placement is known; groups, which no order looks at, are not among them."""
+
+    sizes: tuple[int, ...]
+    alignments: tuple[int, ...]
+    fixed: tuple[int | None, ...]
+    live: tuple[tuple[Interval, ...], ...]
+    floor: int
+    target: int
+
+    @staticmethod
+    def of(instance: Instance) -> _Items:
+        return _Items(
+            tuple(instance.sizes),
+            tuple(instance.alignments),
+            tuple(instance.fixed),
+            tuple(instance.live),
+            instance.floor,
+            instance.target,
+        )
+
+    def instance(self) -> Instance:
+        lists = (list(self.sizes), list(self.alignments), list(self.fixed), list(self.live))
+        return Instance([], *lists, self.floor, self.target)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _remembered(items: _Items, work: int) -> Placement:
+    return _searched(items.instance(), work)
+
+
+def _searched(instance: Instance, work: int) -> Placement:
     work = min(work, WORK_PER_ITEM * len(instance.sizes) * max(1, work // DEFAULT_WORK))
     cost = sum(map(len, instance.conflicts))
     order = STARTS[0](instance)
