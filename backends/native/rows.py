@@ -14,7 +14,7 @@ from etir.backends.api.patterns import Condition, Match, Row, condition, operato
 from etir.backends.native.bounded import bounded, elementwise_fits, known_numbers, sizes_fit
 from etir.backends.native.elementwise import ELEMENTWISE, POWERS
 from etir.backends.native.runs import run_of
-from etir.backends.native.windows import as_pair, has_small_groups, window_of
+from etir.backends.native.windows import as_pair, can_be_cut, counts_inside, has_small_groups, window_of
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.dialects.schema_op import SchemaOp
@@ -260,10 +260,11 @@ def _pool(match: Match) -> str | None:
         return None if even else "windows of several sizes"
     if match.arg("divisor_override") is not None:
         return "a divisor of its own"
+    if counts_inside(match.op):
+        return None if can_be_cut(match.op) else "windows without an element of the image, or sizes of the call"
     if match.arg("ceil_mode") and _has_cut_windows(match, given.get_shape()[2:]):
         return "a mean of windows that are cut (ceil_mode)"
-    plain = match.arg("count_include_pad") or not any(match.arg("padding"))
-    return None if plain else "zeros around the image that do not count"
+    return None
 
 
 def _has_cut_windows(match: Match, sides: Sequence[int]) -> bool:

@@ -313,11 +313,18 @@ def has_small_groups(op: SchemaOp) -> bool:
     return window.groups > 1 and is_even and not window.transposed
 
 
+def counts_inside(op: SchemaOp) -> bool:
+    """Whether an operator is a pool of means of what is in the image alone, and has windows that reach beyond it."""
+    if operator_of(op) != "aten.avg_pool2d.default" or op.arg("divisor_override") is not None:
+        return False
+    return not (any(op.arg("padding")) and op.arg("count_include_pad")) and any(border_for(op)[0])
+
+
 def can_be_cut(op: SchemaOp) -> bool:
     """Whether a convolution or a pool can be done on an image without a border: in parts, each with the taps that are
     in the image. Every window has one at least. Sizes are known, or those of a convolution without strides are large
     enough for it at their least. Windows for each channel have an operation that needs no parts, and no sizes; those of
-    groups of few channels have no other.
+    groups of few channels have no other, nor have means of what is in the image.
     """
     window = window_of(op)
     is_pool = operator_of(op) != "aten.convolution.default"
@@ -332,7 +339,7 @@ def can_be_cut(op: SchemaOp) -> bool:
     is_plain = not is_pool and not window.transposed and window.stride == (1, 1)
     if not (is_known((*given, *result)) or is_plain):
         return False
-    if is_pool and not operator_of(op).startswith("aten.max"):
+    if is_pool and not operator_of(op).startswith("aten.max") and not counts_inside(op):
         return False
     if not is_pool and window.groups > 1 and (window.transposed or not is_known((*given, *result))):
         return False

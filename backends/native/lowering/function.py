@@ -32,7 +32,7 @@ from etir.backends.native.places import Place
 from etir.backends.native.rows import VIEWS
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
-from etir.backends.native.windows import border_for, can_be_cut, has_small_groups, image_bytes
+from etir.backends.native.windows import border_for, can_be_cut, counts_inside, has_small_groups, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
 
@@ -213,7 +213,7 @@ class Lowering(Memory):
     def is_cut(self, op: SchemaOp) -> bool:
         """Whether a convolution or a pool reads an image without a border."""
         is_tried = self.least_cut is not None and image_bytes(op) >= self.least_cut
-        return has_small_groups(op) or (is_tried and can_be_cut(op))
+        return has_small_groups(op) or counts_inside(op) or (is_tried and can_be_cut(op))
 
     def against_winograd(self, group: GroupOp) -> str | None:
         """Why a group is no convolution by Winograd's algorithm, as :func:`reason_for_all`."""

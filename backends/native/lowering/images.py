@@ -466,7 +466,7 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     kind = "max" if operator_of(root).startswith("aten.max") else "mean"
     dims = image_shape(root.results[0], given.shape)
     if lowering.is_cut(root):
-        _cut_pool(lowering, group, lowering.with_border(source, (0, 0), 0.0, root))
+        _cut_pool(lowering, group, lowering.with_border(source, (0, 0), 0.0, root), kind)
         return
     border, value = border_for(root)
     x = lowering.with_border(source, border, value, root)
@@ -486,8 +486,8 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     lowering.add(PoolOp(kind, lowering.memref(a), lowering.memref(c), [], identity()), group)
 
 
-def _cut_pool(lowering: Lowering, group: GroupOp, x: Place) -> None:
-    """Largest numbers of the taps that are in the image."""
+def _cut_pool(lowering: Lowering, group: GroupOp, x: Place, kind: str) -> None:
+    """Largest numbers, or means, of the taps that are in the image."""
     window = window_of(members(group)[0])
     c = as_image(lowering.image(group.outputs[0])).permuted([0, 2, 3, 1])
     n, h, w, channels = c.shape
@@ -497,7 +497,7 @@ def _cut_pool(lowering: Lowering, group: GroupOp, x: Place) -> None:
             start = Place(x.base, x.shape, x.strides, x.offset + y.start * x.strides[1] + z.start * x.strides[2])
             a = _windows(start, (n, y.count, z.count, y.taps, z.taps, channels), window)
             part = c.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
-            lowering.add(PoolOp("max", lowering.memref(a), lowering.memref(part), [], identity()), group)
+            lowering.add(PoolOp(kind, lowering.memref(a), lowering.memref(part), [], identity()), group)
 
 
 @moves("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")

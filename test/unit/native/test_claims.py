@@ -48,12 +48,14 @@ def at(start: int, end: int, step: int = 1, power: int = 1) -> Callable[[torch.T
         at(3, 8, 2),
         at(4, 5),
         lambda x: F.avg_pool2d(x, (2, 1), (2, 1), ceil_mode=True),
+        lambda x: F.avg_pool2d(x, (5, 1), (5, 1), ceil_mode=True),
+        lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
         lambda x: torch.where(torch.tensor([True, False] * 4), x, 0.5),
         lambda x: 1.0 - x,
     ],
 )
 def test_claimed(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Slices as indices, windows that rounding up does not cut, constant truth values, differences of numbers."""
+    """Slices as indices, means of what is in the image, constant truth values, differences of numbers."""
     assert rejected(function) == {}
 
 
@@ -67,7 +69,11 @@ def test_claimed(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
             "aten.where.self",
             "no words",
         ),
-        (lambda x: F.avg_pool2d(x, (5, 1), (5, 1), ceil_mode=True), "aten.avg_pool2d.default", "windows that are cut"),
+        (
+            lambda x: F.avg_pool2d(x, (4, 1), (4, 1), (1, 0), ceil_mode=True),
+            "aten.avg_pool2d.default",
+            "windows that are cut",
+        ),
     ],
 )
 def test_rejected(function: Callable[[torch.Tensor], torch.Tensor], operator: str, reason: str) -> None:

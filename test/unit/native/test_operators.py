@@ -105,8 +105,10 @@ def pool(draw: Draw) -> Case:
         padding, ceil = draw.randint(0, size // 2), draw.random() < 0.5
         return Function(lambda y: F.max_pool2d(y, size, stride, padding, ceil_mode=ceil), conv), (x,)
     if which == 1:
-        padding = draw.randint(0, size // 2)
-        return Function(lambda y: F.avg_pool2d(y, size, stride, padding), conv), (x,)
+        padding, all_count = draw.randint(0, size // 2), draw.random() < 0.5
+        # Rounding the number of windows up cuts the last ones, and a mean is of what is left of them.
+        ceil = not (all_count and padding) and draw.random() < 0.5
+        return Function(lambda y: F.avg_pool2d(y, size, stride, padding, ceil, all_count), conv), (x,)
     if which == 2:
         return Function(lambda y: F.adaptive_avg_pool2d(y[..., :8, :8], draw_even), conv), (x,)
     return Function(lambda y: F.max_pool1d(y[:, :, 0], size, stride), conv), (x,)
