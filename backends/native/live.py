@@ -13,8 +13,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.asked import saves
 from etir.backends.native.dims import dims
 from etir.backends.native.rows import VIEWS
+from etir.backends.native.shared import AS_IMAGES, SHARED, outer_of, shared_in
 from etir.backends.native.sizes import most
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
@@ -27,6 +29,7 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
     first: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
     last: dict[SSAValue, int] = {}
     ops = [*block.ops]
+    is_shared = saves(func, SHARED)
     for number, op in enumerate(ops):
         for operand in op.operands:
             if operand in base:
@@ -36,7 +39,7 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
         is_view = isinstance(op, SchemaOp) and operator_of(op) in VIEWS and op.operands[0] in base
         for result in op.results:
             if isinstance(result.type, TensorType):
-                base[result] = base[op.operands[0]] if is_view else result
+                base[result] = base[op.operands[0]] if is_view else (_whole(result) if is_shared else result)
                 first.setdefault(base[result], number)
                 last.setdefault(base[result], number)
     changes = [0] * (len(ops) + 1)
@@ -50,6 +53,17 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
         live += change
         found[op] = live
     return found
+
+
+def _whole(value: SSAValue) -> SSAValue:
+    """The join whose memory has a tensor where joins share memory, or the tensor itself."""
+    while True:
+        op = value.owner
+        outer = outer_of(op) if isinstance(op, SchemaOp) and operator_of(op) in AS_IMAGES else None
+        found = outer or shared_in(value)
+        if found is None:
+            return value
+        value = found[0].results[0]
 
 
 def bytes_of_tensor(value: SSAValue) -> int:

@@ -13,6 +13,8 @@ that do so together:
   the whole, which then lives from the first of them on.
 * ``joins``: what is joined to others twice is joined in memory of its own first, as the states of one direction: the
   larger whole lives from the second time on.
+* ``shared``: images are written to where they are joined, whoever reads them besides, and a join is the part of a
+  larger one that has the same images side by side, as in dense blocks.
 * ``inside``: what an elementwise operator makes of a part of a buffer is written into that part (``tile-inside``).
 * ``pieces``: what is read on of a buffer where most memory is needed is copied, and the rest of it gone
   (``tile-pieces``).
@@ -87,6 +89,7 @@ QUICK = (
     "straight",
     "parts",
     "joins",
+    "shared",
     "inside",
     "pieces",
     "heads",
@@ -99,7 +102,7 @@ QUICK = (
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
-LOWERED = frozenset(("masks", "parts", "joins", "heads", "close", TILES))
+LOWERED = frozenset(("masks", "parts", "joins", "shared", "heads", "close", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 PLANNED = frozenset(("deep", "dense"))
 """Savings that only the planner looks at, but where others decide by its plan (``BY_PLAN``)."""
@@ -255,7 +258,7 @@ class _Choice:
         """
         if name == "masks":
             return any(_is_flags(v) for op in self.func.body.block.ops for v in op.operands)
-        if name in ("parts", "joins"):
+        if name in ("parts", "joins", "shared"):
             return any(isinstance(op, SchemaOp) and is_join(op) for op in self.func.body.block.walk())
         if name == "straight":
             copies = (op for op in self._before().body.block.ops if isinstance(op, MapOp) and is_copy(op))

@@ -30,6 +30,7 @@ from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.rows import VIEWS
+from etir.backends.native.shared import SHARED, shared_in
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
 from etir.backends.native.windows import border_for, can_be_cut, counts_inside, has_small_groups, image_bytes
@@ -238,12 +239,17 @@ class Lowering(Memory):
 
     def joined(self, value: SSAValue, as_image: bool = False) -> Place | None:
         """The part of a tensor that joins ``value`` to others, if nothing else reads it, or nothing else joins it
-        where that saves memory.
+        where that saves memory; of an image, if what else joins it there is part of that.
         """
         uses = list(value.uses)
         if value in self.outputs:
             return None
-        if len(uses) > 1 and not as_image:
+        if len(uses) > 1 and as_image:
+            shared = shared_in(value)
+            if shared is None or not self.is_shared(shared[0]):
+                return None
+            return JOINS[operator_of(shared[0])](self, shared[0], True)[shared[1]]
+        if len(uses) > 1:
             joins = [use for use in uses if isinstance(use.operation, SchemaOp) and is_join(use.operation)]
             uses = joins if len(joins) == 1 and saves(self.func, "parts") else []
         if len(uses) != 1 or not isinstance(uses[0].operation, SchemaOp):
@@ -253,6 +259,10 @@ class Lowering(Memory):
             return None
         parts = JOINS.get(operator_of(join))
         return None if parts is None else parts(self, join, as_image)[uses[0].index]
+
+    def is_shared(self, join: SchemaOp) -> bool:
+        """Whether a join has memory for images that others read, too."""
+        return not self._is_late(bytes_in(shape(join.results[0]))) and saves(self.func, SHARED)
 
     def _is_late(self, size: int) -> bool:
         """Whether memory of so many bytes gets what it has as late as it can."""

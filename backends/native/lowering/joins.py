@@ -13,10 +13,8 @@ from etir.backends.native.asked import saves
 from etir.backends.native.lowering.function import JOINS, Lowering, is_join, moves, shape
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
+from etir.backends.native.shared import AS_IMAGES, outer_of
 from etir.dialects.schema_op import SchemaOp
-
-AS_IMAGES = ("aten.cat.default",)
-"""Joins of images that are an image; one more dim makes none of them."""
 
 
 def _whole(lowering: Lowering, op: SchemaOp, as_image: bool) -> Place:
@@ -26,9 +24,21 @@ def _whole(lowering: Lowering, op: SchemaOp, as_image: bool) -> Place:
     is_part = result not in lowering.places and len(joins) > 0
     if is_part and saves(lowering.func, "joins") and lowering.joined(result) is not None:
         lowering.places[result] = lowering.buffer(shape(result))
+    if as_image and result not in lowering.places and (place := _in_outer(lowering, op)) is not None:
+        lowering.places[result] = place
     if result not in lowering.places:
         return lowering.image(result) if as_image and operator_of(op) in AS_IMAGES else lowering.result(result)
     return lowering.places[result]
+
+
+def _in_outer(lowering: Lowering, op: SchemaOp) -> Place | None:
+    """The part that a join is of a larger one, where memory is short."""
+    outer = outer_of(op) if operator_of(op) in AS_IMAGES else None
+    if outer is None or not lowering.is_shared(outer[0]):
+        return None
+    first = _parts(lowering, outer[0], True)[outer[1]]
+    dim = op.arg("dim") % len(first.shape)
+    return first.sliced(dim, 0, shape(op.results[0])[dim])
 
 
 def _parts(lowering: Lowering, op: SchemaOp, as_image: bool) -> list[Place]:
