@@ -147,16 +147,18 @@ class Memory:
         region.block.add_op(YieldOp(Body(region.block, {}).constant(value)))
         self.add(MapOp(self.memref(place), [], region))
 
-    def with_border(self, place: Place, border: tuple[int, int], value: float, like: Operation) -> Place:
+    def with_border(
+        self, place: Place, border: tuple[int, int], value: float, like: Operation, *, apart: bool = False
+    ) -> Place:
         """The image, or a copy of it, with channels side by side and at least this border of ``value`` around it, as a
-        place that begins in the border: (n, h, w, c).
+        place that begins in the border: (n, h, w, c). Pixels are side by side, too, but where they may be ``apart``.
         """
         n, c, h, w = place.shape
         if (h, w) == (1, 1) and place.strides[1] == 1 and place.base not in self._borders:
             # Strides of dims of length 1 may be any; those of an image in a border are the border's.
             place = Place(place.base, place.shape, (place.strides[0], 1, c, c), place.offset)
         have = self._borders.get(place.base, (0, 0, value))
-        fits = is_image(place) and place.strides[3] == c and (not any(border) or have[2] == value)
+        fits = is_image(place) and (apart or place.strides[3] == c) and (not any(border) or have[2] == value)
         whole = shape_of(place.base)
         is_all = border == (0, 0) or (len(whole) == 4 and whole[1:3] == (h + 2 * have[0], w + 2 * have[1]))
         if not fits or not is_all or have[0] < border[0] or have[1] < border[1]:

@@ -1,7 +1,8 @@
 """Convolutions and pools. Images have their channels side by side; one of a row alone has its columns there.
 
 A window of a convolution whose columns lie side by side is one run of its channels: the product's depth. Where they do
-not (dilated windows, groups of channels, transposed convolutions) every column of the window is a tap of its own.
+not (dilated windows, groups of channels, transposed convolutions, parts of what is joined) every column
+of the window is a tap of its own.
 
 A transposed convolution is several convolutions: the rows (and columns) of its result that have the same remainder when
 divided by the stride are one, with every ``stride``-th tap of the window, read backwards.
@@ -18,13 +19,16 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.asked import saves
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
 from etir.backends.native.inside import DepthwiseInsideOp, Steps
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.lowering.shuffle import pieces, shuffle_after
 from etir.backends.native.lowering.winograd import REASON, lower_winograd
+from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
+from etir.backends.native.shared import SHARED
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import (
     BrgemmOp,
@@ -83,7 +87,7 @@ class _Convolution:
     def bordered(self, source: Place) -> Place:
         """The image [n, h, w, c] with the border that its windows read, from the first element that one does."""
         border, _ = border_for(self.root)
-        x = self.lowering.with_border(source, border, 0.0, self.root)
+        x = in_border(self.lowering, source, border, 0.0, self.root)
         top, left = (b - p for b, p in zip(border, self.window.padding, strict=True))
         return Place(x.base, x.shape, x.strides, x.offset + top * x.strides[1] + left * x.strides[2])
 
@@ -139,6 +143,14 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         _plain(one, source)
 
 
+def in_border(lowering: Lowering, source: Place, border: tuple[int, int], value: float, root: SchemaOp) -> Place:
+    """The image [n, h, w, c] that windows are read of, in its border. Pixels that are a part of those of a join are
+    read where they lie if memory is short, and copied if not: products have a window's columns as their depth then.
+    """
+    apart = is_image(source) and source.strides[3] != source.shape[1] and saves(lowering.func, SHARED)
+    return lowering.with_border(source, border, value, root, apart=apart)
+
+
 def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place:
     """The image in the border that a convolution reads, so that several products make no copies of it."""
     top, left = (0, 0) if lowering.is_cut(root) else border_for(root)[0]
@@ -179,7 +191,7 @@ def _small_groups(found: _Convolution, source: Place) -> None:
 def _inside(found: _Convolution, source: Place, taps: SSAValue) -> None:
     """Windows of an image without a border."""
     lowering, window = found.lowering, found.window
-    x = lowering.memref(lowering.with_border(source, (0, 0), 0.0, found.root))
+    x = lowering.memref(in_border(lowering, source, (0, 0), 0.0, found.root))
     steps = Steps(window.stride, window.padding, window.dilation)
     target, operands = lowering.memref(found.target), found.operands(found.extras)
     lowering.add(DepthwiseInsideOp(x, taps, target, operands, steps, found.region), found.group)
@@ -200,7 +212,7 @@ def _plain(found: _Convolution, source: Place) -> None:
         lower_winograd(lowering, found.root, source, weight, found.target, found.extras, found.region)
         return
     if lowering.is_cut(found.root):
-        x = lowering.with_border(source, (0, 0), 0.0, found.root)
+        x = in_border(lowering, source, (0, 0), 0.0, found.root)
         ways = edges_of(window, found.target.shape[1:3], x.shape[1:3])
         if window.groups > 1:
             _grouped(found, x, ways)
@@ -230,7 +242,7 @@ def _plain(found: _Convolution, source: Place) -> None:
         _product(found, a, lowering.memref(filters), target, extras)
     else:
         filters = found.filters(panels, c)
-        if dx == 1:
+        if dx == 1 and column == c:
             order = _order(n, h, w)
             dims = (n, h, w), (batch, sy * row, sx * column)
             (first, second, rows), steps = ([of[d] for d in order] for of in dims)
@@ -300,7 +312,7 @@ def _cut(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> 
     panels = -(-out // lowering.panel)
     filters = found.filters(panels, c)
     tap_row, *within = filters.strides
-    if dx != 1:
+    if dx != 1 or column != c:
         _cut_apart(found, x, filters, ways)
         return
     for y in ways[0]:
@@ -424,7 +436,7 @@ def _transposed(found: _Convolution, source: Place) -> None:
     border, _ = border_for(found.root)
     if lowering.is_cut(found.root):
         ways, border = cut_phases(window, (h, w), source.shape[2:]), (0, 0)
-    x = lowering.with_border(source, border, 0.0, found.root)
+    x = in_border(lowering, source, border, 0.0, found.root)
     batch, row, column, _ = x.strides
     panels = -(-out // lowering.panel)
     dense = (window.size[0], panels, window.size[1] * c, lowering.panel)
@@ -466,10 +478,10 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     kind = "max" if operator_of(root).startswith("aten.max") else "mean"
     dims = image_shape(root.results[0], given.shape)
     if lowering.is_cut(root):
-        _cut_pool(lowering, group, lowering.with_border(source, (0, 0), 0.0, root), kind)
+        _cut_pool(lowering, group, in_border(lowering, source, (0, 0), 0.0, root), kind)
         return
     border, value = border_for(root)
-    x = lowering.with_border(source, border, value, root)
+    x = in_border(lowering, source, border, value, root)
     skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
     x = Place(x.base, x.shape, x.strides, x.offset + skipped[0] * x.strides[1] + skipped[1] * x.strides[2])
     result = group.outputs[0]
