@@ -51,6 +51,12 @@ def is_read_once(value: SSAValue) -> bool:
     return only_reader(value) is not None
 
 
+def is_read_last(value: SSAValue, op: TemplateOp) -> bool:
+    """Whether one operand of an operation reads the buffer of a value, and nothing reads it later in its block."""
+    found = readers_of(value)
+    return found.count(op) == 1 and all(other is op or other.is_before_in_block(op) for other in found)
+
+
 def only_writer(value: SSAValue) -> TemplateOp | None:
     """What writes the whole buffer that a value is in, if that is one operation."""
     place = place_of(value)

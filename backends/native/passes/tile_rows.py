@@ -53,6 +53,7 @@ from etir.backends.native.tile import (
     WeightOp,
     YieldOp,
     extent_of,
+    lie_alike,
     memref,
     row_major,
     shape_of,
@@ -60,6 +61,7 @@ from etir.backends.native.tile import (
 from etir.backends.native.users import (
     base_of,
     drop_unused,
+    is_read_last,
     is_read_once,
     only_reader,
     only_writer,
@@ -234,12 +236,8 @@ def _is_over(chain: _Chain) -> bool:
     op = chain.ops[0]
     if not isinstance(op, MapOp):
         return False
-    written = place_of(op.out)
-    read = [place_of(value) for value in op.inputs if is_read_once(value)]
-    return any(
-        isinstance(place.base.owner, BufferOp) and (place.shape, place.strides) == (written.shape, written.strides)
-        for place in read
-    )
+    read = [value for value in op.inputs if is_read_last(value, op)]
+    return any(isinstance(base_of(v).owner, BufferOp) and lie_alike(v.type, op.out.type) for v in read)
 
 
 def _kept(chain: _Chain) -> int:
