@@ -195,6 +195,10 @@ class Lowering(Memory):
         self.places[value] = found
         return seen
 
+    def has_place(self, value: SSAValue) -> bool:
+        """Whether a tensor is an output, or a part of a whole, perhaps under other dims."""
+        return value in self.outputs or self.joined(value) is not None or self._through_views(value) is not None
+
     def image(self, value: SSAValue) -> Place:
         """Where a group writes an image: channels side by side, with the border of zeros that its readers want."""
         place = self.joined(value, as_image=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import Body
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
+from etir.backends.native.lowering.orders import result_in_order, turned
 from etir.backends.native.memory import is_image
 from etir.backends.native.tile import MapOp, YieldOp, body_of
 from etir.dialects.schema_op import SchemaOp
@@ -12,13 +13,24 @@ from etir.dialects.schema_op import SchemaOp
 
 @lowers("map")
 def lower_map(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
-    """One walk over all elements. The result is an image where an input of the same shape is."""
+    """One walk over all elements.
+
+    The result is an image where an input of the same shape is. Where the first such input is all of a buffer, in which
+    its dims lie in another order, they do so in the result (``orders.py``).
+    """
     some = members(group)
     extras = lowering.extras(group, [], some)
     result = group.outputs[0]
     places = [lowering.place(outside[v]) for v in extras]
     images = [p for p in places if is_image(p) and p.shape == shape(result)]
-    target = lowering.image(result) if images else lowering.result(result)
+    like = next((p for p in places if p.shape == shape(result)), None)
+    order = None if like is None else turned(like)
+    if images:
+        target = lowering.image(result)
+    elif like is not None and order is not None and like.permuted(order).is_dense:
+        target = result_in_order(lowering, result, order, shape(result))
+    else:
+        target = lowering.result(result)
     inputs = [lowering.memref(p.broadcast(target.shape)) for p in places]
     region = body({v: i for i, v in enumerate(extras)}, len(extras), some)
     lowering.add(MapOp(lowering.memref(target), inputs, region), group)

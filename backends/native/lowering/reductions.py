@@ -20,6 +20,7 @@ from etir.backends.native.elementwise import Body
 from etir.backends.native.kernels.loops import collapsed
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members
 from etir.backends.native.lowering.images import identity
+from etir.backends.native.lowering.orders import result_in_order, turned
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import MapOp, PoolOp, ReduceOp, YieldOp, body_of
@@ -45,7 +46,10 @@ def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     rank = len(place.shape)
     dims = sorted({d % rank for d in op.arg("dim") or range(rank)}) if rank else []
     kept = [d for d in range(rank) if d not in dims]
-    out = lowering.result(group.outputs[0], [place.shape[d] for d in kept])
+    wanted = [place.shape[d] for d in kept]
+    order = turned(place.permuted(kept))
+    value = group.outputs[0]
+    out = lowering.result(value, wanted) if order is None else result_in_order(lowering, value, order, wanted)
     is_norm = operator_of(op) == NORM
     reduce_to(lowering, KINDS[operator_of(op)], place.permuted([*kept, *dims]), out, op, squares=is_norm)
     if is_norm:

@@ -242,6 +242,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "attention of several examples, by heads": (Heads(), torch.randn(2, 12, 32), 1.0),
         "a column of each of several matrices": (Column(), torch.randn(24, 32), 1.0),
         "a page to each row": (nn.Sequential(nn.Linear(32, 1024), nn.GELU(), nn.Linear(1024, 32)), rows, 1.0),
+        "attention split over channels": (Split(), torch.randn(1, 8, 24, 24), 1.0),
         "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
@@ -311,6 +312,20 @@ class Joined(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         one, two = torch.cumsum(x, 2), torch.cumsum(x, 3)
         return self.last(torch.cat([torch.relu(x + one), two], 1))
+
+
+class Split(nn.Module):
+    """The halves of an image's channels, each times its own weights of channels, and added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.weights = nn.Conv2d(8, 64, 1), nn.Conv2d(32, 64, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = torch.relu(self.first(x)).view(1, 2, 32, 24, 24)
+        weights = self.weights(parts.sum(1).mean((2, 3), keepdim=True))
+        weights = torch.softmax(weights.view(1, 1, 2, 32).transpose(1, 2), 1).reshape(1, 2, 32, 1, 1)
+        return (parts * weights).sum(1)
 
 
 class Elementwise(nn.Module):
