@@ -16,12 +16,15 @@ where it is installed). A result may not be larger than ``limit`` bytes or than 
 masks and transposed weights fold and a ``zeros(1000, 1000)`` does not bloat the file. What is computed of a weight, as
 biases gathered for relative positions or masks of shifted windows, may be larger, as long as all of that together is a
 small part of the weights: making it in every run takes calls and memory, and keeps what is around them apart. Mere
-repetitions and casts of a weight may not. Only results that something else uses become constants of the program.
+repetitions and casts of a weight may not. Only results that something else uses become constants of the program, so
+what is computed on the way may be larger (``WAY``), as the hidden layer of a network that makes a table of biases: an
+operator whose result would be too large a constant stays if one that stays reads it.
 Weights whose bytes are not loaded or are external are left alone.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -54,6 +57,8 @@ REPEATS = (CAST, "aten._to_copy.default", "aten.expand_copy.default", "aten.repe
 """Operators whose result has nothing that their operand has not."""
 PART, PARTS = 128, 32
 """Parts of the bytes of all weights: what one result computed of a weight may have, and all of them together."""
+WAY = 64
+"""What a result that is only computed with may have: so many times ``limit``."""
 FEW = 256
 """Integers of 8 bits, no more than which become numbers in the file."""
 
@@ -90,6 +95,8 @@ class _Folder:
         self.values: dict[SSAValue, Any] = {}
         self.origin: dict[SSAValue, str] = {}
         self.larger: dict[SSAValue, None] = {}
+        self.passing: dict[SSAValue, None] = {}
+        """Results that are computed, and too large to become constants."""
         self.room = self.of_weights // PARTS
 
     @property
@@ -118,7 +125,14 @@ class _Folder:
 
     def _fold(self, block: Block) -> list[EdgeOp]:
         """The operations that can be computed, in order."""
-        return [op for op in block.ops if isinstance(op, EdgeOp) and self.try_fold(op)]
+        found = [op for op in block.ops if isinstance(op, EdgeOp) and self.try_fold(op)]
+        kept = dict.fromkeys(found)
+        for op in reversed(found):
+            if any(v in self.passing and any(use.operation not in kept for use in v.uses) for v in op.results):
+                del kept[op]
+                for result in op.results:
+                    self.values.pop(result, None)
+        return [*kept]
 
     def _growth(self, folded: Sequence[EdgeOp]) -> int:
         """Bytes of the constants that are larger than what they are made from."""
@@ -146,10 +160,13 @@ class _Folder:
         ):
             return False
         origins = [self.origin.get(v) or _weight_name(v) for v in op.operands]
-        known = sum(tensor_bytes(v.type) for v in op.operands)
-        is_larger = any(v in self.larger for v in op.operands)
+        known = self._known(op)
+        is_larger = any(v in self.larger or v in self.passing for v in op.operands)
+        most = self._most(op)
         for result, value in zip(op.results, flat, strict=True):
-            if tensor_bytes(result.type) > (self.limit if is_larger else max(self.limit, known)):
+            if tensor_bytes(result.type) > most:
+                self.passing[result] = None
+            elif tensor_bytes(result.type) > (self.limit if is_larger else max(self.limit, known)):
                 self.larger[result] = None
             self.values[result] = value
             self.origin[result] = next((o for o in origins if o), "")
@@ -159,21 +176,28 @@ class _Folder:
         expands = (op.SCHEMA.op_name.startswith(EXPANDING) or _widens(op)) and _expands(op)
         if expands and not self.expand:
             return False
-        known = 0
         for operand in op.operands:
             if not isinstance(operand.type, TensorType):
                 return False
             if operand not in self.values and not self.store.is_constant(operand):
                 return False
-            known += tensor_bytes(operand.type)
         for result in op.results:
             type = result.type
             if not isinstance(type, TensorType) or not is_static(type) or not is_contiguous(type):
                 return False
-            limit = self.made if self._is_made_of_a_weight(op) else self.limit
-            if not expands and tensor_bytes(type) > max(limit, known):
+            if not expands and tensor_bytes(type) > max(self._most(op), WAY * self.limit):
                 return False
         return True
+
+    def _known(self, op: EdgeOp) -> int:
+        """Bytes of the constants that an operator is computed from; those that are none in the file do not count."""
+        return sum(tensor_bytes(v.type) for v in op.operands if v not in self.passing)
+
+    def _most(self, op: EdgeOp) -> int:
+        """Bytes that a result may have as a constant."""
+        if self.expand and (op.SCHEMA.op_name.startswith(EXPANDING) or _widens(op)) and _expands(op):
+            return sys.maxsize
+        return max(self.made if self._is_made_of_a_weight(op) else self.limit, self._known(op))
 
     def _is_made_of_a_weight(self, op: EdgeOp) -> bool:
         """Whether an operator computes something of a weight that the program has."""

@@ -198,3 +198,37 @@ func.func @second() -> (tensor<10x19xf32>, tensor<10x19xf32>) {
   %3 = edge.aten.maximum.default(%0, %1) : (tensor<10x1xf32>, tensor<1x19xf32>) -> tensor<10x19xf32>
   func.return %2, %3 : tensor<10x19xf32>, tensor<10x19xf32>
 }
+
+// -----
+
+// What is computed on the way may be larger, here 1,600 bytes where 64 are allowed, when only what is made of it stays.
+et.weight @few : tensor<4x1xf32> = #et.synthetic<seed = 1>
+et.weight @many : tensor<1x100xf32> = #et.synthetic<seed = 2>
+
+// PART-LABEL: func.func @on_the_way
+func.func @on_the_way() -> tensor<4x1xf32> {
+  %0 = et.get_weight @few : tensor<4x1xf32>
+  %1 = et.get_weight @many : tensor<1x100xf32>
+  // PART-NOT: edge.
+  // PART: %[[A:.*]] = et.constant {{.*}} : tensor<4x1xf32>
+  %2 = edge.aten.mul.Tensor(%0, %1) : (tensor<4x1xf32>, tensor<1x100xf32>) -> tensor<4x100xf32>
+  %3 = edge.aten.amax.default(%2, dim = [1], keepdim = true) : (tensor<4x100xf32>) -> tensor<4x1xf32>
+  // PART-NEXT: func.return %[[A]]
+  func.return %3 : tensor<4x1xf32>
+}
+
+// What something that stays reads stays, and what that is made of.
+// PART-LABEL: func.func @read_as_well
+func.func @read_as_well(%x: tensor<4x100xf32>) -> (tensor<4x1xf32>, tensor<4x100xf32>) {
+  %0 = et.get_weight @few : tensor<4x1xf32>
+  %1 = et.get_weight @many : tensor<1x100xf32>
+  // PART: %[[B:.*]] = edge.aten.mul.Tensor
+  %2 = edge.aten.mul.Tensor(%0, %1) : (tensor<4x1xf32>, tensor<1x100xf32>) -> tensor<4x100xf32>
+  // PART-NEXT: %[[C:.*]] = edge.aten.relu.default(%[[B]])
+  %3 = edge.aten.relu.default(%2) : (tensor<4x100xf32>) -> tensor<4x100xf32>
+  // PART-NOT: edge.aten.amax
+  %4 = edge.aten.amax.default(%3, dim = [1], keepdim = true) : (tensor<4x100xf32>) -> tensor<4x1xf32>
+  // PART: edge.aten.add.Tensor(%x, %[[C]]
+  %5 = edge.aten.add.Tensor(%x, %3) : (tensor<4x100xf32>, tensor<4x100xf32>) -> tensor<4x100xf32>
+  func.return %4, %5 : tensor<4x1xf32>, tensor<4x100xf32>
+}
