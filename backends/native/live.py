@@ -1,7 +1,8 @@
 """Bytes of the tensors that live while a group of a function is computed, whatever code does for it in between.
 
 What is kept for later, read and made: inputs and outputs of the function, too, since they may be in its workspace.
-Views are what they view. It is an estimate: borders, and what lies over an operand, are not in it.
+Views are what they view, and images the whole that they are a part of where joins share memory. It is an estimate:
+borders, and what lies over an operand, are not in it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
 from etir.backends.native.dims import dims
 from etir.backends.native.rows import VIEWS
-from etir.backends.native.shared import AS_IMAGES, SHARED, outer_of, shared_in
+from etir.backends.native.shared import AS_IMAGES, SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
@@ -29,7 +30,7 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
     first: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
     last: dict[SSAValue, int] = {}
     ops = [*block.ops]
-    is_shared = saves(func, SHARED)
+    shares = Shares() if saves(func, SHARED) else None
     for number, op in enumerate(ops):
         for operand in op.operands:
             if operand in base:
@@ -39,7 +40,7 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
         is_view = isinstance(op, SchemaOp) and operator_of(op) in VIEWS and op.operands[0] in base
         for result in op.results:
             if isinstance(result.type, TensorType):
-                base[result] = base[op.operands[0]] if is_view else (_whole(result) if is_shared else result)
+                base[result] = base[op.operands[0]] if is_view else _whole(result, shares)
                 first.setdefault(base[result], number)
                 last.setdefault(base[result], number)
     changes = [0] * (len(ops) + 1)
@@ -55,15 +56,16 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
     return found
 
 
-def _whole(value: SSAValue) -> SSAValue:
+def _whole(value: SSAValue, shares: Shares | None) -> SSAValue:
     """The join whose memory has a tensor where joins share memory, or the tensor itself."""
-    while True:
+    while shares is not None:
         op = value.owner
-        outer = outer_of(op) if isinstance(op, SchemaOp) and operator_of(op) in AS_IMAGES else None
-        found = outer or shared_in(value)
+        outer = shares.outer(op) if isinstance(op, SchemaOp) and operator_of(op) in AS_IMAGES else None
+        found = outer or shares.of(value)
         if found is None:
-            return value
+            break
         value = found[0].results[0]
+    return value
 
 
 def bytes_of_tensor(value: SSAValue) -> int:

@@ -19,39 +19,54 @@ AS_IMAGES = ("aten.cat.default",)
 """Joins of images that are an image; one more dim makes none of them."""
 
 
-def shared_in(value: SSAValue) -> tuple[SchemaOp, int] | None:
-    """The join that can have memory for a tensor which others may read, too, and the operand that it is there; None
-    where two joins want it that are no part of each other.
+class Shares:
+    """What shares memory in a function that does not change meanwhile: each answer is found once, since a block of many
+    layers asks for the same ones at each of its joins.
     """
+
+    def __init__(self) -> None:
+        self._found: dict[SSAValue, tuple[SchemaOp, int] | None] = {}
+
+    def of(self, value: SSAValue) -> tuple[SchemaOp, int] | None:
+        """The join that can have memory for a tensor which others may read, too, and the operand that it is there; None
+        where two joins want it that are no part of each other.
+        """
+        if value not in self._found:
+            self._found[value] = _shared_in(value)
+        return self._found[value]
+
+    def outer(self, join: SchemaOp) -> tuple[SchemaOp, int] | None:
+        """The larger join that has memory for all operands of another one, and the operand of it where that begins."""
+        found = [self.of(part) for part in _parts(join)]
+        first = found[0]
+        if first is None or first[0] is join or any(one is None or one[0] is not first[0] for one in found):
+            return None
+        start = _start_in(join, first[0])
+        return None if start is None else (first[0], start)
+
+
+def _shared_in(value: SSAValue) -> tuple[SchemaOp, int] | None:
     users = dict.fromkeys(use.operation for use in value.uses)
     joins = [op for op in users if isinstance(op, SchemaOp) and operator_of(op) in AS_IMAGES]
     if not joins:
         return None
     largest = max(joins, key=lambda join: len(_parts(join)))
     parts = _parts(largest)
+    # An operand that is there twice can be in one place only.
+    if len({*parts}) != len(parts):
+        return None
     if any(join is not largest and _start_in(join, largest) is None for join in joins):
         return None
-    # An operand that is there twice can be in one place only.
-    return (largest, parts.index(value)) if len({*parts}) == len(parts) else None
-
-
-def outer_of(join: SchemaOp) -> tuple[SchemaOp, int] | None:
-    """The larger join that has memory for all operands of another one, and the operand of it where that begins."""
-    found = shared_in(_parts(join)[0])
-    start = None if found is None or found[0] is join else _start_in(join, found[0])
-    if found is None or start is None:
-        return None
-    outer = found[0]
-    return (outer, start) if all((shared_in(part) or (None,))[0] is outer for part in _parts(join)) else None
+    return largest, parts.index(value)
 
 
 def _start_in(join: SchemaOp, outer: SchemaOp) -> int | None:
-    """The operand of a larger join where all operands of another one begin, side by side."""
-    some, all_of_them = _parts(join), _parts(outer)
-    if len(some) >= len(all_of_them) or _dim(join) != _dim(outer):
+    """The operand of a larger join, all of whose operands differ, where those of another one begin, side by side."""
+    some, others = _parts(join), _parts(outer)
+    if len(some) >= len(others) or _dim(join) != _dim(outer) or some[0] not in others:
         return None
-    starts = range(len(all_of_them) - len(some) + 1)
-    return next((n for n in starts if all_of_them[n : n + len(some)] == some), None)
+    start = others.index(some[0])
+    return start if others[start : start + len(some)] == some else None
 
 
 def _parts(join: SchemaOp) -> list[SSAValue]:

@@ -30,7 +30,7 @@ from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
 from etir.backends.native.rows import VIEWS
-from etir.backends.native.shared import SHARED, shared_in
+from etir.backends.native.shared import SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
 from etir.backends.native.windows import border_for, can_be_cut, counts_inside, has_small_groups, image_bytes
@@ -92,6 +92,7 @@ class Lowering(Memory):
         self.packed: dict[tuple[Any, ...], SSAValue] = {}
         self.outputs: dict[SSAValue, SSAValue] = {}
         self._later: dict[SSAValue, SchemaOp | GroupOp] = {}
+        self.shares = Shares()
         count = len(source.args)
         for arg, given in zip(source.args, self.block.args, strict=False):
             self.places[arg] = Place(given, shape(arg), row_major(shape(arg)))
@@ -249,7 +250,7 @@ class Lowering(Memory):
         if value in self.outputs:
             return None
         if len(uses) > 1 and as_image:
-            shared = shared_in(value)
+            shared = self.shares.of(value)
             if shared is None or not self.is_shared(shared[0]):
                 return None
             return JOINS[operator_of(shared[0])](self, shared[0], True)[shared[1]]

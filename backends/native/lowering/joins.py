@@ -13,7 +13,7 @@ from etir.backends.native.asked import saves
 from etir.backends.native.lowering.function import JOINS, Lowering, is_join, moves, shape
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
-from etir.backends.native.shared import AS_IMAGES, outer_of
+from etir.backends.native.shared import AS_IMAGES
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -33,7 +33,7 @@ def _whole(lowering: Lowering, op: SchemaOp, as_image: bool) -> Place:
 
 def _in_outer(lowering: Lowering, op: SchemaOp) -> Place | None:
     """The part that a join is of a larger one, where memory is short."""
-    outer = outer_of(op) if operator_of(op) in AS_IMAGES else None
+    outer = lowering.shares.outer(op) if operator_of(op) in AS_IMAGES else None
     if outer is None or not lowering.is_shared(outer[0]):
         return None
     first = _parts(lowering, outer[0], True)[outer[1]]
