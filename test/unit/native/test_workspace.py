@@ -243,6 +243,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "a column of each of several matrices": (Column(), torch.randn(24, 32), 1.0),
         "a page to each row": (nn.Sequential(nn.Linear(32, 1024), nn.GELU(), nn.Linear(1024, 32)), rows, 1.0),
         "attention split over channels": (Split(), torch.randn(1, 8, 24, 24), 1.0),
+        "each channel times what its mean says": (Squeezed(), torch.randn(1, 8, 96, 96), 1.0),
         "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
@@ -312,6 +313,20 @@ class Joined(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         one, two = torch.cumsum(x, 2), torch.cumsum(x, 3)
         return self.last(torch.cat([torch.relu(x + one), two], 1))
+
+
+class Squeezed(nn.Module):
+    """A product of an image whose channels are scaled by their means, added to what the image was made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.down = nn.Conv2d(8, 64, 1), nn.Conv2d(64, 8, 1)
+        self.scale, self.last = nn.Conv2d(64, 64, 1), nn.Conv2d(64, 64, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        y = torch.relu(x * 0.5)
+        return self.down(x + self.last(y * torch.sigmoid(self.scale(y.mean((2, 3), keepdim=True)))))
 
 
 class Split(nn.Module):
