@@ -265,7 +265,10 @@ class _Choice:
             return any(only_writer(copy.inputs[0]) is None for copy in copies)
         if name in ("blocks", "slots"):
             return any(isinstance(op, SoftmaxOp) for op in self._before().body.block.ops)
-        return name != "over" or self.known[self._key()].has_parts
+        if name == "over":
+            self._arena(0)  # What is chosen now may not have been tried by itself.
+            return self.known[self._key()].has_parts
+        return True
 
     def _together(self, sizes: Sequence[int], others: Mapping[str, Attribute] | None = None) -> None:
         """Savings that help with others only, and with other attributes: those that cost nothing alone are kept for a

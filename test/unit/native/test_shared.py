@@ -145,3 +145,17 @@ def test_a_dense_block_takes_what_the_kernels_take() -> None:
     exported = torch.export.export(Dense().eval(), (torch.randn(1, 3, 40, 40),))
     made, plain = (etir.compile(exported, target="etir", **o) for o in ({"delegates": ["native{cpus=x86-64}"]}, {}))
     assert bytes_of(made) <= bytes_of(plain)
+
+
+def test_a_choice_that_has_not_been_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Savings that others are tried with, as images without borders, may not have been tried by themselves."""
+    answers: list[bool] = []
+
+    def choose(choice: savings._Choice) -> None:
+        choice.func.attributes[CUT] = IntegerAttr(0, i64)
+        answers.append(choice._may_change("over"))
+        del choice.func.attributes[CUT]
+
+    monkeypatch.setattr(savings._Choice, "choose", choose)
+    etir.compile(torch.export.export(Dense().eval(), (torch.randn(1, 3, 14, 14),)), target="etir", delegates=["native"])
+    assert answers
