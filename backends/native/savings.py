@@ -199,7 +199,6 @@ class _Choice:
         self.target = processors(cpus)[0]
         self.known: dict[_Key, _Tried] = {}
         self.work = 0
-        self.counted: dict[_Key, None] = {}
         self.lowered: dict[_Key, tuple[FuncOp, Mapping[str, None]]] = {}
         self.pairs = pairs_of(self.func)
         self.is_transformed = False
@@ -388,13 +387,12 @@ class _Choice:
         """
         key = self._key()
         if key not in self.known:
-            self.known[key] = self._same(key) or self._planned(key) or self._made(key)
+            same = self._same(key)
+            self.known[key] = tried = same or self._planned(key) or self._made(key)
+            # What is known already takes no work.
+            self.work += 0 if same else tried.work
         tried = self.known[key]
         self.is_transformed = tried.is_transformed
-        if key not in self.counted:
-            # Work is what it would be to make every function that is asked for.
-            self.counted[key] = None
-            self.work += tried.work
         if tried.waiting is not None and tried.arena < enough:
             tried.arena, tried.waiting = plan(tried.waiting).pool_sizes.get(1, 0), None
         return tried.arena

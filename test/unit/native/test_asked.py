@@ -109,7 +109,7 @@ def test_the_choice_is_that_of_all_functions(name: str, share: float, monkeypatc
     def chosen(self: savings._Choice) -> None:  # pyright: ignore[reportPrivateUsage]
         self.most = int(self.least * share)
         choose(self)
-        found.append((self.least, self.work, saved(self.func), *map(str, self.func.attributes.values())))
+        found.append((self.least, saved(self.func), *map(str, self.func.attributes.values())))
         for attribute in savings.CHOSEN:
             self.func.attributes.pop(attribute, None)
 
