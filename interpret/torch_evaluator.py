@@ -118,6 +118,15 @@ Quantize operators: NaN is one integer on every level and on the runtime. Dequan
 """
 
 
+def _of_one_dtype(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Keys and values of the query's dtype, which ExecuTorch's operator wants; etir's reads float16 beside float32."""
+    dtype = arguments["query"].dtype
+    return arguments | {name: arguments[name].to(dtype) for name in ("key", "value")}
+
+
+_OWN_ARGUMENTS = {"llama.custom_sdpa.default": _of_one_dtype}
+"""What is given to torch's operator in place of the arguments."""
+
 _OWN_NAMESPACES = ("etir", "cortex_m")
 """Namespaces of operators that torch does not have unless somebody registers them."""
 
@@ -161,6 +170,8 @@ class TorchEvaluator(Evaluator):
         if function is None:
             return self._call_numpy(schema, arguments)
         converted = {k: _argument(schema, k, v) for k, v in arguments.items()}
+        if schema.op_name in _OWN_ARGUMENTS:
+            converted = _OWN_ARGUMENTS[schema.op_name](converted)
         with torch.no_grad():
             try:
                 return function(**converted)

@@ -16,6 +16,7 @@
 #include "kernels/llm/dot.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/gemm.h"
+#include "kernels/util/half_blocks.h"
 #include "kernels/util/vector_math.h"
 #include "kernels/util/vectors.h"
 
@@ -54,6 +55,7 @@ struct Vectors {
   const float* load(int64_t number, int64_t first, int64_t n, float* buffer) const {
     const int64_t at = number * dim + first;
     if (tensor->dtype == ScalarType::Float) return tensor->ptr<float>() + at;
+    if (tensor->dtype == ScalarType::Half) return floats_from_halves(buffer, tensor->ptr<Half>() + at, n), buffer;
     dispatch<kAttentionTypes>(tensor->dtype, [&](auto tag) {
       const auto* from = tensor->ptr<typename decltype(tag)::type>() + at;
       for (int64_t i = 0; i < n; ++i) buffer[i] = convert<float>(from[i]);
@@ -130,6 +132,9 @@ inline const float* as_float(const T* from, int64_t n, float* __restrict buffer)
   if constexpr (std::is_same_v<T, float>) {
     (void)n, (void)buffer;
     return from;
+  } else if constexpr (std::is_same_v<T, Half>) {
+    floats_from_halves(buffer, from, n);
+    return buffer;
   } else {
     for (int64_t i = 0; i < n; ++i) buffer[i] = convert<float>(from[i]);
     return buffer;
@@ -137,10 +142,22 @@ inline const float* as_float(const T* from, int64_t n, float* __restrict buffer)
 }
 
 #if defined(__AVX2__) && defined(__FMA__)
+inline __m256 load_eight(const float* from) { return _mm256_loadu_ps(from); }
+#if defined(__F16C__)
+inline __m256 load_eight(const Half* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+template <typename T>
+constexpr bool kLoadsEight = std::is_same_v<T, float> || std::is_same_v<T, Half>;
+#else
+template <typename T>
+constexpr bool kLoadsEight = std::is_same_v<T, float>;
+#endif
+
 /// Scores of `count` keys, `step` numbers apart, for kCount queries of `n` numbers, a multiple of 16: a key is read
 /// once for all of them. Sums are those of dot(), in its order.
-template <int kCount>
-inline void score_keys(const float* const* queries, const float* key, const float* value, int64_t step, int64_t count,
+template <int kCount, typename T>
+inline void score_keys(const float* const* queries, const T* key, const T* value, int64_t step, int64_t count,
                        int64_t n, float (*scores)[kKeys]) {
   for (int64_t j = 0; j < count; ++j, key += step, value += step) {
     prefetch<3>(key + kKeysAhead * step, n);
@@ -151,7 +168,7 @@ inline void score_keys(const float* const* queries, const float* key, const floa
     for (int64_t i = 0; i < n; i += 16) {
       ETIR_UNROLL
       for (int v = 0; v < 2; ++v) {
-        const __m256 part = _mm256_loadu_ps(key + i + 8 * v);
+        const __m256 part = load_eight(key + i + 8 * v);
         ETIR_UNROLL
         for (int q = 0; q < kCount; ++q) {
           sums[q][v] = _mm256_fmadd_ps(_mm256_loadu_ps(queries[q] + i + 8 * v), part, sums[q][v]);
@@ -173,8 +190,9 @@ inline void score_keys(const float* const* queries, const float* key, const floa
 }
 
 /// The same for 1 to kQueries queries.
-inline void score_keys(int64_t queries_count, const float* const* queries, const float* key, const float* value,
-                       int64_t step, int64_t count, int64_t n, float (*scores)[kKeys]) {
+template <typename T>
+inline void score_keys(int64_t queries_count, const float* const* queries, const T* key, const T* value, int64_t step,
+                       int64_t count, int64_t n, float (*scores)[kKeys]) {
   static_assert(kQueries == 4);
   switch (queries_count) {
     case 1:
@@ -212,7 +230,7 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
     const T* value =
         task.value.tensor->ptr<T>() + task.value.number(block.batch, first, block.key_head) * task.value.dim + d;
 #if defined(__AVX2__) && defined(__FMA__)
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (kLoadsEight<T>) {
       if (n == task.query.dim && n % 16 == 0) {
         score_keys(block.count, queries, row, value, step, count, n, scores);
         continue;

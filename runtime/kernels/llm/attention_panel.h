@@ -18,12 +18,12 @@ namespace etir::llm {
 
 #if ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
 
-/// Queries [first, first + count) of one head. kWidth: the most elements of a vector; kDirect: all tensors are float;
-/// kWide: vectors of registers have 512 bits.
-template <int kVectors, int kWidth, bool kDirect, bool kWide>
+/// Queries [first, first + count) of one head. kWidth: the most elements of a vector; kDirect: queries and results are
+/// float; kInPlace: keys and values are, too; kWide: vectors of registers have 512 bits.
+template <int kVectors, int kWidth, bool kDirect, bool kInPlace, bool kWide>
 struct PanelAttention {
   static constexpr int kLanes = kWide ? 16 : Vector<float>::kLanes, kPanel = kVectors * kLanes;
-  static constexpr int kBlock = kDirect ? 64 : 16;  ///< keys at a time
+  static constexpr int kBlock = kInPlace ? 64 : kDirect ? 32 : 16;  ///< keys at a time
   static constexpr float kNever = -std::numeric_limits<float>::infinity();
 
   const Attention& task;
@@ -32,7 +32,7 @@ struct PanelAttention {
   alignas(64) float queries[kWidth * kPanel];
   alignas(64) float scores[kBlock * kPanel];
   alignas(64) float largest[kPanel], total[kPanel], rescale[kPanel];
-  float converted[kDirect ? 1 : kBlock * kWidth];
+  float converted[kInPlace ? 1 : kBlock * kWidth];
   float sums[kDirect ? 1 : kPanel * kWidth];
 
   PanelAttention(const Attention& given, int64_t in_batch, int64_t of_head, int64_t from, int64_t queries_left)
@@ -114,20 +114,26 @@ struct PanelAttention {
   /// Queries as columns, with the scale.
   void pack() {
     const int64_t dim = task.query.dim;
-    float buffer[kDirect ? 1 : kWidth];
+    [[maybe_unused]] float buffer[kDirect ? 1 : kWidth];
     for (int q = 0; q < kPanel; ++q) {
       if (q >= count) {
         for (int64_t d = 0; d < dim; ++d) queries[d * kPanel + q] = 0;
         continue;
       }
-      const float* from = task.query.load(task.query.number(batch, first + q, head), 0, dim, buffer);
+      const int64_t number = task.query.number(batch, first + q, head);
+      const float* from;
+      if constexpr (kDirect) {
+        from = task.query.tensor->template ptr<float>() + number * dim;
+      } else {
+        from = task.query.load(number, 0, dim, buffer);
+      }
       for (int64_t d = 0; d < dim; ++d) queries[d * kPanel + q] = from[d] * task.scale;
     }
   }
 
   /// Keys or values [at, at + keys) as float rows.
   const float* rows_of(const Vectors& vectors, int64_t at, int keys, int64_t key_head, int64_t* row) {
-    if constexpr (kDirect) {
+    if constexpr (kInPlace) {
       *row = vectors.position_step * vectors.dim;
       return vectors.tensor->template ptr<float>() + vectors.number(batch, at, key_head) * vectors.dim;
     } else {
@@ -190,9 +196,9 @@ struct PanelAttention {
   }
 };
 
-template <int kVectors, int kWidth, bool kDirect, bool kWide>
+template <int kVectors, int kWidth, bool kDirect, bool kInPlace, bool kWide>
 void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
-  using Panel = PanelAttention<kVectors, kWidth, kDirect, kWide>;
+  using Panel = PanelAttention<kVectors, kWidth, kDirect, kInPlace, kWide>;
   for (int64_t done = 0; done < count; done += Panel::kPanel) {
     Panel panel(task, batch, head, first + done, count - done);
     panel.run();
@@ -207,23 +213,31 @@ inline bool has_wide_panels() {
 #endif
 }
 
-/// Queries [first, first + count) of one head.
-inline void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
+/// Queries [first, first + count) of one head; queries and results are float.
+template <bool kInPlace>
+inline void run_float_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
   const int64_t dim = task.query.dim;
-  if (task.query.tensor->dtype != ScalarType::Float) {
-    return run_panels<1, 256, false, false>(task, batch, head, first, count);
-  }
 #if ETIR_WIDE
   if (dim <= 128 && dim % kWideLanes == 0 && has_wide_panels()) {
     // The last queries of a task take a panel that is as wide as they need.
     const int64_t rest = count % (3 * kWideLanes), whole = rest > 2 * kWideLanes ? count : count - rest;
-    run_panels<3, 128, true, true>(task, batch, head, first, whole);
-    if (count - whole > kWideLanes) return run_panels<2, 128, true, true>(task, batch, head, first + whole, rest);
-    return run_panels<1, 128, true, true>(task, batch, head, first + whole, count - whole);
+    run_panels<3, 128, true, kInPlace, true>(task, batch, head, first, whole);
+    first += whole, count -= whole;
+    if (count > kWideLanes) return run_panels<2, 128, true, kInPlace, true>(task, batch, head, first, count);
+    return run_panels<1, 128, true, kInPlace, true>(task, batch, head, first, count);
   }
 #endif
-  if (dim > 128) return run_panels<1, 256, true, false>(task, batch, head, first, count);
-  run_panels<3, 128, true, false>(task, batch, head, first, count);
+  if (dim > 128) return run_panels<1, 256, true, kInPlace, false>(task, batch, head, first, count);
+  run_panels<3, 128, true, kInPlace, false>(task, batch, head, first, count);
+}
+
+/// Queries [first, first + count) of one head.
+inline void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
+  if (task.query.tensor->dtype != ScalarType::Float) {
+    return run_panels<1, 256, false, false, false>(task, batch, head, first, count);
+  }
+  const bool in_place = task.key.tensor->dtype == ScalarType::Float;
+  return (in_place ? run_float_panels<true> : run_float_panels<false>)(task, batch, head, first, count);
 }
 
 /// Whether queries are many, and of the form that panels are for.

@@ -1,4 +1,5 @@
-// Attention of one token over a cache of float32, with vectors of 512 bits: what grows in a decoder with the position.
+// Attention of one token over a cache of float32 or float16, with vectors of 512 bits: what grows in a decoder with the
+// position.
 //
 // A token reads its keys and values once and does little with each number, so that memory decides. A task is a range of
 // keys, as they lie in the cache, for all heads that lie side by side; while keys of a head are multiplied its values
@@ -64,16 +65,24 @@ ETIR_AVX512 inline __m512 sums_of_rows(const float* rows) {
   return _mm512_maskz_shuffle_f32x4(kAll, sums, sums, 0xd8);
 }
 
-/// Asks for the line of the cache that `at` is in.
-ETIR_AVX512 inline void ask(const float* at) { __builtin_prefetch(at, 0, 3); }
+/// Asks for the line of the cache that vector `v` of a strip is in: of float16 two vectors are in one.
+template <typename T>
+ETIR_AVX512 inline void ask(const T* strip, int v = 0) {
+  if (sizeof(T) == sizeof(float) || v % 2 == 0) __builtin_prefetch(strip + v * kWideLanes, 0, 3);
+}
+
+ETIR_AVX512 inline __m512 load(const float* from) { return _mm512_loadu_ps(from); }
+ETIR_AVX512 inline __m512 load(const Half* from) {
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
 
 /// What is in a register stays there: to be read again by each of several instructions it would take longer.
 ETIR_AVX512 inline void keep(__m512& x) { asm("" : "+v"(x)); }
 
 /// Products of kKeysAtOnce keys and kCount queries, `dim` numbers of them in strips of kVectors vectors.
-template <int kCount, int kKeysAtOnce, int kVectors>
-ETIR_AVX512 inline void multiply_keys(const float* query, const float* key, const float* next, int64_t step,
-                                      int64_t dim, float (*rows)[kWideLanes * kWideLanes], int64_t at) {
+template <int kCount, int kKeysAtOnce, int kVectors, typename T>
+ETIR_AVX512 inline void multiply_keys(const float* query, const T* key, const T* next, int64_t step, int64_t dim,
+                                      float (*rows)[kWideLanes * kWideLanes], int64_t at) {
   __m512 sums[kCount][kKeysAtOnce];
   ETIR_UNROLL
   for (int q = 0; q < kCount; ++q) {
@@ -87,8 +96,8 @@ ETIR_AVX512 inline void multiply_keys(const float* query, const float* key, cons
       __m512 part[kKeysAtOnce];
       ETIR_UNROLL
       for (int k = 0; k < kKeysAtOnce; ++k) {
-        ask(next + k * step + from);
-        part[k] = _mm512_loadu_ps(key + k * step + from);
+        ask(next + k * step + d, v);
+        part[k] = load(key + k * step + from);
         keep(part[k]);
       }
       ETIR_UNROLL
@@ -109,8 +118,8 @@ ETIR_AVX512 inline void multiply_keys(const float* query, const float* key, cons
 
 /// Scores of keys [0, count), at most kBlock, `step` numbers apart, for kCount queries; -inf from there to the end of
 /// whole vectors. Rows of `next`, as far apart, are asked for.
-template <int kCount, int kVectors>
-ETIR_AVX512 inline void score_keys(const float* query, const float* key, const float* next, int64_t step, int64_t count,
+template <int kCount, int kVectors, typename T>
+ETIR_AVX512 inline void score_keys(const float* query, const T* key, const T* next, int64_t step, int64_t count,
                                    int64_t dim, float scale, float (*scores)[kBlock]) {
   alignas(64) float rows[kCount][kWideLanes * kWideLanes];
   const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
@@ -211,8 +220,8 @@ ETIR_AVX512 inline void weigh(float (*scores)[kBlock], int64_t count, float* tai
 }
 
 /// Some vectors of the sums of kCount queries: sums * rescale + weights * values. Rows of `next` are asked for.
-template <int kCount, int kVectors>
-ETIR_AVX512 inline void add_values(const float (*weights)[kBlock], const float* value, const float* next, int64_t step,
+template <int kCount, int kVectors, typename T>
+ETIR_AVX512 inline void add_values(const float (*weights)[kBlock], const T* value, const T* next, int64_t step,
                                    int64_t count, const float* rescale, float* to, int64_t to_step) {
   __m512 sums[kCount][kVectors];
   ETIR_UNROLL
@@ -226,8 +235,8 @@ ETIR_AVX512 inline void add_values(const float (*weights)[kBlock], const float* 
     __m512 row[kVectors];
     ETIR_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      ask(next + v * kWideLanes);
-      row[v] = _mm512_loadu_ps(value + v * kWideLanes);
+      ask(next, v);
+      row[v] = load(value + v * kWideLanes);
       keep(row[v]);
     }
     ETIR_UNROLL
@@ -245,18 +254,20 @@ ETIR_AVX512 inline void add_values(const float (*weights)[kBlock], const float* 
 }
 
 /// Some queries of a head, and keys and values that are `step` numbers apart.
+template <typename T>
 struct Block {
-  const float *query, *key, *value;
-  const float *next_key, *next_value;  ///< what is needed after them
+  const float* query;
+  const T *key, *value;
+  const T *next_key, *next_value;  ///< what is needed after them
   int64_t step, count, dim;
   float scale;
 };
 
-template <int kCount>
-ETIR_AVX512 inline void attend(const Block& block, float* results) {
+template <int kCount, typename T>
+ETIR_AVX512 inline void attend(const Block<T>& block, float* results) {
   alignas(64) float scores[kCount][kBlock];
   float rescale[kCount];
-  const auto score = block.dim % (4 * kWideLanes) == 0 ? score_keys<kCount, 4> : score_keys<kCount, 1>;
+  const auto score = block.dim % (4 * kWideLanes) == 0 ? score_keys<kCount, 4, T> : score_keys<kCount, 1, T>;
   score(block.query, block.key, block.next_key, block.step, block.count, block.dim, block.scale, scores);
   const int64_t size = result_size(block.dim);
   weigh<kCount>(scores, block.count, results + block.dim, size, rescale);
@@ -271,7 +282,8 @@ ETIR_AVX512 inline void attend(const Block& block, float* results) {
   }
 }
 
-ETIR_AVX512 inline void attend(int64_t queries, const Block& block, float* results) {
+template <typename T>
+ETIR_AVX512 inline void attend(int64_t queries, const Block<T>& block, float* results) {
   static_assert(kMostQueries == 4);
   switch (queries) {
     case 1:
@@ -287,8 +299,9 @@ ETIR_AVX512 inline void attend(int64_t queries, const Block& block, float* resul
 
 /// Keys [begin, end) of key heads [head, head + heads), and the results of all their queries. What is needed first has
 /// been asked for if `asked`, and what comes after the last key is asked for if `more`.
-ETIR_AVX512 inline void attend(const Attention& task, int64_t batch, int64_t head, int64_t heads, int64_t begin,
-                               int64_t end, bool asked, bool more, float* results) {
+template <typename T>
+ETIR_AVX512 inline void attend_range(const Attention& task, int64_t batch, int64_t head, int64_t heads, int64_t begin,
+                                     int64_t end, bool asked, bool more, float* results) {
   const int64_t dim = task.query.dim, repeats = task.query.heads / task.key.heads, size = result_size(dim);
   for (int64_t q = 0; q < heads * repeats; ++q) {
     std::fill(results + q * size, results + q * size + dim, 0.0f);
@@ -296,12 +309,12 @@ ETIR_AVX512 inline void attend(const Attention& task, int64_t batch, int64_t hea
     results[q * size + dim + 1] = 0;
   }
   if (begin >= end) return;
-  const float* const keys = task.key.tensor->ptr<float>() + task.key.number(batch, 0, head) * dim;
-  const float* const values = task.value.tensor->ptr<float>() + task.value.number(batch, 0, head) * dim;
+  const T* const keys = task.key.tensor->ptr<T>() + task.key.number(batch, 0, head) * dim;
+  const T* const values = task.value.tensor->ptr<T>() + task.value.number(batch, 0, head) * dim;
   const int64_t blocks = (end - begin + kBlock - 1) / kBlock, length = (end - begin + blocks - 1) / blocks;
   const int64_t step = task.key.position_step * dim, head_step = task.key.head_step * dim;
   if (!asked) {
-    for (const float* first : {keys + begin * step, values + begin * step}) {
+    for (const T* first : {keys + begin * step, values + begin * step}) {
       for (int64_t j = 0; j < min64(length, end - begin); ++j) {
         for (int64_t d = 0; d < dim; d += kWideLanes) ask(first + j * step + d);
       }
@@ -311,7 +324,7 @@ ETIR_AVX512 inline void attend(const Attention& task, int64_t batch, int64_t hea
     for (int64_t h = 0; h < heads; ++h) {
       int64_t next = at * step + (h + 1) * head_step;
       if (h + 1 == heads) next = at + length < end || more ? min64(at + length, end) * step : at * step;
-      Block block;
+      Block<T> block;
       block.key = keys + at * step + h * head_step, block.value = values + at * step + h * head_step;
       block.next_key = keys + next, block.next_value = values + next;
       block.step = step, block.count = min64(length, end - at), block.dim = dim, block.scale = task.scale;
@@ -369,11 +382,13 @@ ETIR_AVX512 inline void combine(const float* results, int64_t ranges, int64_t st
 inline bool run_token(KernelContext& ctx, const Attention& task) {
   using namespace token;
   const int64_t dim = task.query.dim, heads = task.query.heads, all = task.batches * heads;
+  const ScalarType cache = task.key.tensor->dtype;
   if (task.query.positions != 1 || task.mask != nullptr || task.query.tensor->dtype != ScalarType::Float ||
-      dim % kWideLanes != 0 || dim > kMostDim || all * result_size(dim) > kRoom || !has_avx512()) {
+      (cache != ScalarType::Float && cache != ScalarType::Half) || dim % kWideLanes != 0 || dim > kMostDim ||
+      all * result_size(dim) > kRoom || !has_avx512()) {
     return false;
   }
-  const int64_t repeats = heads / task.key.heads, bytes = dim * static_cast<int64_t>(sizeof(float));
+  const int64_t repeats = heads / task.key.heads, bytes = dim * static_cast<int64_t>(element_size(cache));
   const int64_t beside = task.key.head_step == 1 ? min64(task.key.heads, max64(1, kSideBySide / bytes)) : 1;
   const int64_t groups = (task.key.heads + beside - 1) / beside, others = task.batches * groups;
   const int64_t most = min64(kRoom / (all * result_size(dim)), kTasks / others);
@@ -386,8 +401,9 @@ inline bool run_token(KernelContext& ctx, const Attention& task) {
       const int64_t range = index % ranges, batch = index / ranges / groups, head = index / ranges % groups * beside;
       const int64_t at = min64(task.keys, range * length);
       float* const to = results + range * step + (batch * heads + head * repeats) * result_size(dim);
-      attend(task, batch, head, min64(beside, task.key.heads - head), at, min64(task.keys, at + length),
-             index > begin && range > 0, index + 1 < end && range + 1 < ranges, to);
+      const auto attend_keys = cache == ScalarType::Float ? attend_range<float> : attend_range<Half>;
+      attend_keys(task, batch, head, min64(beside, task.key.heads - head), at, min64(task.keys, at + length),
+                  index > begin && range > 0, index + 1 < end && range + 1 < ranges, to);
     }
   });
   // A token's heads follow each other, and so do batches.

@@ -35,6 +35,7 @@ struct SdpaArgs {
   int mask_position;
   bool heads_first;  ///< [batch, head, position, dim]
   bool takes_quantized;
+  bool takes_halved;  ///< caches of float16 beside queries of float32
 };
 
 Vectors vectors_of(const Tensor& tensor, bool heads_first) {
@@ -79,8 +80,11 @@ bool prepare(KernelContext& ctx, const SdpaArgs& args, Attention* attention) {
   const Tensor& value = args.value.tensor;
   Tensor& out = args.out;
   const bool quantized = query.dtype == ScalarType::Char;
+  // A cache may be of half of the query's precision: everything is computed in float32 anyhow.
+  const bool halved = args.takes_halved && query.dtype == ScalarType::Float && key.dtype == ScalarType::Half;
   for (const Tensor* tensor : {&query, &key, &value}) {
-    if (!check_tensor(ctx, *tensor, 4) || !check_dtype(ctx, *tensor, query.dtype)) return false;
+    const ScalarType wanted = halved && tensor != &query ? ScalarType::Half : query.dtype;
+    if (!check_tensor(ctx, *tensor, 4) || !check_dtype(ctx, *tensor, wanted)) return false;
   }
   if (!contains(kAttentionTypes & kSelectedDtypes, query.dtype) || (quantized && !args.takes_quantized)) {
     return ctx.fail(Check::KernelDtype, query, static_cast<int64_t>(query.dtype)), false;
@@ -153,7 +157,8 @@ void custom_sdpa_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
              out,
              arguments::custom_sdpa_out::attn_mask,
              false,
-             false});
+             false,
+             true});
 }
 
 void sdpa_with_kv_cache_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,
@@ -181,6 +186,7 @@ void sdpa_with_kv_cache_out(KernelContext& ctx, const Tensor& query, const Tenso
                 out,
                 arg::attn_mask,
                 false,
+                false,
                 false},
                &task))
     return;
@@ -205,7 +211,8 @@ void custom_quantized_sdpa_out(KernelContext& ctx, const Tensor& query, const Te
              out,
              arguments::custom_quantized_sdpa_out::attn_mask,
              is_seq_at_dim_2,
-             true});
+             true,
+             false});
 }
 
 }  // namespace etir

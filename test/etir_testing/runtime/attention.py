@@ -40,7 +40,10 @@ def attention_kernels(variant: str) -> Kernels:
 
 
 class Case:
-    """Inputs of an attention that ends at the last query's position, and what comes out of it in double."""
+    """Inputs of an attention that ends at the last query's position, and what comes out of it in double.
+
+    ``cache`` is the dtype of keys and values, where it is not the queries'.
+    """
 
     def __init__(
         self,
@@ -55,16 +58,19 @@ class Case:
         scale: float | None = None,
         factors: tuple[float, float, float] = (1, 1, 1),
         seed: int = 0,
+        cache: torch.dtype | None = None,
     ):
         random = torch.Generator().manual_seed(seed)
         keys = start + queries
         self.query = torch.randn(batch, queries, heads, dim, generator=random) * factors[0]
         self.key = torch.randn(batch, keys, key_heads, dim, generator=random) * factors[1]
         self.value = torch.randn(batch, keys, key_heads, dim, generator=random) * factors[2]
-        self.start, self.causal, self.scale = start, causal, scale
+        self.start, self.causal, self.scale, self.cache = start, causal, scale, cache
+        if cache is not None:
+            self.key, self.value = (t.to(cache).to(t.dtype) for t in (self.key, self.value))
 
     def run(self, kernels: Kernels, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        query, key, value = (t.to(dtype) for t in (self.query, self.key, self.value))
+        query, key, value = self.query.to(dtype), *(t.to(self.cache or dtype) for t in (self.key, self.value))
         arguments = [query, key, value, self.start, None, 0.0, self.causal, self.scale]
         found: torch.Tensor = kernels.call("llama::custom_sdpa.out", arguments, [query])[0]
         return found

@@ -57,12 +57,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize(("dtype", "cache"), [*((t, t) for t in TOLERANCE), (torch.float32, torch.float16)])
 @pytest.mark.parametrize("case", CASES)
-def test_custom_sdpa(kernels: Kernels, case: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_custom_sdpa(kernels: Kernels, case: tuple[int, ...], dtype: torch.dtype, cache: torch.dtype) -> None:
+    """Queries and caches of one dtype, and caches of float16 beside queries of float32."""
     batch, queries, heads, key_heads, dim, length, start = case
     query = torch.randn(batch, queries, heads, dim).to(dtype)
-    key, value = (torch.randn(batch, length, key_heads, dim).to(dtype) for _ in range(2))
+    key, value = (torch.randn(batch, length, key_heads, dim).to(cache) for _ in range(2))
     used = start + queries
     full = torch.randn(queries, length)
     full[:, 1::3] = float("-inf")
@@ -195,6 +196,9 @@ def test_refusals(kernels: Kernels) -> None:
             "KernelShape",
         ),
         (sdpa, [query.half(), cache, cache, 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
+        (sdpa, [query, cache.half(), cache, 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
+        (sdpa, [query, cache.bfloat16(), cache.bfloat16(), 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
+        (sdpa, [query, cache.half(), cache.half(), 0, None, 0.0, True, None], query.half(), "KernelDtypeMismatch"),
         (
             sdpa,
             [query.double(), cache.double(), cache.double(), 0, None, 0.0, True, None],
@@ -203,6 +207,12 @@ def test_refusals(kernels: Kernels) -> None:
         ),
         (sdpa, [query[0], cache, cache, 0, None, 0.0, True, None], query, "KernelRank"),
         (with_cache, [query, new, new, cache, cache.clone(), 5, 2, None, 0.0, True, None], query, "KernelIndex"),
+        (
+            with_cache,
+            [query, new.half(), new.half(), cache.half(), cache.half(), 0, 2, None, 0.0, True, None],
+            query,
+            "KernelDtypeMismatch",
+        ),
         (with_cache, [query, new, new, cache, cache.clone(), 0, 3, None, 0.0, True, None], query, "KernelArgument"),
         (quantized, [byte, byte, byte, 0, None, 0.0, True, None, *[None] * 6, False], query, "KernelArgument"),
         ("update_cache.out", [new, cache, 5], one, "KernelIndex"),

@@ -40,6 +40,10 @@ CASES = {
     "batches": Case(60, 6, 3, 64, 8, batch=3),
     "for panels": Case(60, 6, 3, 72, 8),
     "for neither": Case(60, 6, 3, 33, 8),
+    "float16": Case(300, 9, 3, 64, 77, cache=torch.float16),
+    "float16, wide": Case(40, 4, 1, 256, 100, cache=torch.float16),
+    "float16, half a register": Case(45, 4, 2, 80, 5, batch=2, cache=torch.float16),
+    "float16, for panels": Case(60, 6, 3, 72, 8, cache=torch.float16),
 }
 
 
