@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from etir.llm.checkpoint.blocks import Blocks
 from etir.llm.checkpoint.checkpoint import Checkpoint
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from xdsl.dialects.builtin import ModuleOp
 
+    from etir.llm.passes.pipeline import CacheType
     from etir.program import Program
 
 CONTEXT = 2048
@@ -42,9 +43,10 @@ class LanguageModelOptions:
 
     ``context`` is how many positions the cache has, ``max_prefill`` how many tokens a call takes at most; None are
     :data:`CONTEXT` and :data:`PREFILL`, or what the model has. ``round_weights`` is how integers of weights are chosen,
-    ``calibration`` a text that ``gptq`` and ``awq`` see. ``cache`` is the dtype of keys and values. ``all_logits``
-    gives the logits of every position. ``fuse_attention`` lets attention end at the last position; without it, it goes
-    over the whole cache.
+    ``calibration`` a text that ``gptq`` and ``awq`` see. ``cache`` is the dtype of keys and values; ``auto`` is that of
+    the recipe where the target's attention reads it, float32 elsewhere. ``all_logits`` gives the logits
+    of every position. ``fuse_attention`` lets attention end at the last position; without it, it goes over the whole
+    cache.
     """
 
     recipe: str = "fp32"
@@ -52,7 +54,7 @@ class LanguageModelOptions:
     max_prefill: int | None = None
     round_weights: str | None = None
     calibration: str | None = None
-    cache: str = "float32"
+    cache: Literal["auto", "float32", "float16", "int8"] = "auto"
     all_logits: bool = False
     fuse_attention: bool = True
 
@@ -93,8 +95,8 @@ def compile_language_model(
     """Compile a checkpoint's model for a target; the keywords are those of ``etir.compile``. The checkpoint's model may
     be changed.
 
-    Raises E1607 for a context that the model does not have, E1608 for a recipe that the target cannot do, E1610 for a
-    model that cannot be exported, and what ``etir.quantize`` and ``etir.compile`` do.
+    Raises E1607 for a context that the model does not have, E1608 for a recipe or a cache that the target cannot do,
+    E1610 for a model that cannot be exported, and what ``etir.quantize`` and ``etir.compile`` do.
     """
     from etir.driver import compile_program
     from etir.llm.passes.pipeline import link_libraries
@@ -103,8 +105,9 @@ def compile_language_model(
     recipe = recipe_of(how.recipe)
     _check(how, recipe)
     chosen = compile_options(options, keywords).resolved()
+    cache = _cache(how, recipe, chosen.target)
     if how.fuse_attention:
-        libraries = (*chosen.link_libraries, *link_libraries(chosen.target))
+        libraries = (*chosen.link_libraries, *link_libraries(chosen.target, cache))
         chosen = compile_options(chosen, {"link_libraries": tuple(dict.fromkeys(libraries))}).resolved()
     most = checkpoint.context
     context = how.context if how.context is not None else CONTEXT if most is None else min(CONTEXT, most)
@@ -114,7 +117,7 @@ def compile_language_model(
     remarks = [*checkpoint.remarks, *_positions(checkpoint, context)]
     program = _exported(checkpoint, recipe, context, prefill, how.all_logits)
     blocks = _blocks(checkpoint)
-    module = _imported(program, _metadata(checkpoint, context, prefill, how), chosen, how)
+    module = _imported(program, _metadata(checkpoint, context, prefill, how), chosen, how, cache)
     del program
     reports: list[QuantizationReport] = []
     if recipe.layers:
@@ -155,6 +158,28 @@ def _check(how: LanguageModelOptions, recipe: ModelRecipe) -> None:
             f"'{how.round_weights}' looks at what goes through the layers",
             help="give it a text: --calibration FILE.txt",
         )
+
+
+def _cache(how: LanguageModelOptions, recipe: ModelRecipe, target: str) -> CacheType:
+    """What caches hold. Raises E1608 where attention cannot read that."""
+    from etir.dialects.dtypes import f16, f32
+    from etir.dialects.llama import CUSTOM_SDPA
+    from etir.llm.passes.kernels import missing_kernel
+    from etir.llm.passes.pipeline import link_libraries
+
+    if not how.fuse_attention:
+        if how.cache in ("auto", "float32"):
+            return "float32"
+        raise E1608.error(
+            f"a cache of {how.cache}: attention that goes over the whole cache reads what the model computes",
+            help="let attention end at the last position: --attention auto",
+        )
+    missing = missing_kernel(CUSTOM_SDPA, f32, target, link_libraries(target), cache=f16)
+    if how.cache == "auto":
+        return recipe.cache if missing is None else "float32"
+    if how.cache == "float16" and recipe.dtype != "float16" and missing is not None:
+        raise E1608.error(f"a cache of float16: {missing}", help="float32 and int8 have kernels there: --cache int8")
+    return how.cache
 
 
 def _positions(checkpoint: Checkpoint, context: int) -> list[str]:
@@ -213,7 +238,11 @@ def _metadata(checkpoint: Checkpoint, context: int, prefill: int, how: LanguageM
 
 
 def _imported(
-    program: ExportedProgram, metadata: dict[str, object], options: CompileOptions, how: LanguageModelOptions
+    program: ExportedProgram,
+    metadata: dict[str, object],
+    options: CompileOptions,
+    how: LanguageModelOptions,
+    cache: CacheType,
 ) -> ModuleOp:
     """The module at the first level, with the passes of language models run on it."""
     from etir.dialects.context import EtContext
@@ -222,7 +251,6 @@ def _imported(
     from etir.passes.infra.manager import PipelineOptions, run_pipeline
 
     module = module_of(program, options, metadata)
-    cache: Any = how.cache
     passes = language_model_passes(
         options.target, last_logits=not how.all_logits, attention=how.fuse_attention, cache=cache
     )

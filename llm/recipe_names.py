@@ -8,6 +8,7 @@ only lists them imports no compiler.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from etir.diagnostics import did_you_mean
 from etir.llm.errors import E1608
@@ -16,7 +17,8 @@ from etir.llm.errors import E1608
 @dataclass(frozen=True)
 class ModelRecipe:
     """``layers`` and ``head`` are recipes of ``etir.quantize``; ``bits`` those of the layers' weights. Without them a
-    program computes in ``dtype``.
+    program computes in ``dtype``. ``cache`` is what caches hold where the target's attention reads that: float16 where
+    layers compute on integers, which rounds more than it does.
     """
 
     name: str
@@ -25,6 +27,7 @@ class ModelRecipe:
     head: str = ""
     bits: int = 32
     dtype: str = "float32"
+    cache: Literal["float32", "float16"] = "float32"
 
 
 RECIPES = {
@@ -34,7 +37,9 @@ RECIPES = {
         ModelRecipe("fp16", "float16 throughout; logits are float32", dtype="float16", bits=16),
         ModelRecipe("int8", "weights of 8 bits; layers compute in float32", "weight-int8", "weight-int8", 8),
         ModelRecipe("int4", "weights of 4 bits, a scale for each 32 of them", "weight-int4", "weight-int8", 4),
-        ModelRecipe("8da4w", "as int4, and layers compute on int8, row by row", "8da4w", "dynamic-int8", 4),
+        ModelRecipe(
+            "8da4w", "as int4, and layers compute on int8, row by row", "8da4w", "dynamic-int8", 4, cache="float16"
+        ),
     )
 }
 

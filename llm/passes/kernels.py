@@ -9,10 +9,12 @@ from etir.dialects.llama import out_name
 from etir.targets.manifest import load
 
 
-def missing_kernel(operator: str, type: Attribute, target: str, libraries: tuple[str, ...]) -> str | None:
+def missing_kernel(
+    operator: str, type: Attribute, target: str, libraries: tuple[str, ...], cache: Attribute | None = None
+) -> str | None:
     """Why ``target`` cannot run an operator on tensors of ``type``; None where it can. Raises E0601 for an unknown one.
 
-    int8 says that the result is float32 all the same.
+    int8 says that the result is float32 all the same. ``cache`` is the type of keys and values where it is another one.
     """
     manifest, kernel = load(target), out_name(operator)
     entry = manifest.lookup(kernel)
@@ -23,6 +25,8 @@ def missing_kernel(operator: str, type: Attribute, target: str, libraries: tuple
     row = dtype_of(type)
     floating = row.is_float
     given = {a.name: row.number for a in entry.tensor_arguments if a.name in ("query", "key", "value")}
+    if cache is not None:
+        given |= dict.fromkeys(("key", "value"), dtype_of(cache).number)
     given["out"] = row.number if floating else dtype_of(f32).number
     if not floating:
         for who in "qkv":

@@ -22,6 +22,7 @@ from xdsl.passes import ModulePass
 
 from etir.llm.passes.attend_by_position import AttendByPositionPass
 from etir.llm.passes.fuse_eager_attention import FuseEagerAttentionPass
+from etir.llm.passes.halve_cache import HalveCachePass
 from etir.llm.passes.last_logits import LastLogitsPass
 from etir.llm.passes.quantize_cache import QuantizeCachePass
 from etir.llm.passes.ring_cache import RingCachePass
@@ -30,9 +31,13 @@ from etir.lowering.functionalize import FunctionalizePass
 from etir.passes.generic.dce import DcePass
 from etir.targets.manifest import load
 
-CacheType = Literal["float32", "int8"]
+CacheType = Literal["float32", "float16", "int8"]
 
-_LIBRARIES: dict[CacheType, tuple[str, ...]] = {"float32": ("custom_ops",), "int8": ("custom_ops", "quantized")}
+_LIBRARIES: dict[CacheType, tuple[str, ...]] = {
+    "float32": ("custom_ops",),
+    "float16": ("custom_ops",),
+    "int8": ("custom_ops", "quantized"),
+}
 """The libraries in which the stock runtime has the kernels."""
 
 
@@ -74,6 +79,8 @@ def _passes(
         yield AttendByPositionPass(target, libraries)
         yield RingCachePass(target, libraries)
         yield SequenceFirstCachePass()
-        if cache == "int8":
+        if cache == "float16":
+            yield HalveCachePass(target, libraries)
+        elif cache == "int8":
             yield QuantizeCachePass(target, libraries)
     yield DcePass()  # masks that nothing reads any more, and what they were computed from

@@ -40,7 +40,12 @@ def parser() -> ToolParser:
     made.add_argument("--delegate", action="append", default=[], metavar="NAME", help="a backend to hand work to")
     made.add_argument("--context", type=int, metavar="N", help="positions of the cache (default: 2048, or the model's)")
     made.add_argument("--max-prefill", type=int, metavar="N", help="tokens of a prompt in one call (default: 512)")
-    made.add_argument("--cache", choices=("float32", "int8"), default="float32", help="dtype of keys and values")
+    made.add_argument(
+        "--cache",
+        choices=("auto", "float32", "float16", "int8"),
+        default="auto",
+        help="dtype of keys and values; auto: float16 with 8da4w on etir's runtime, else float32",
+    )
     made.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json to take instead of the checkpoint's")
     made.add_argument("--round-weights", choices=ROUNDING, help="how integers of weights are chosen")
     made.add_argument("--calibration", metavar="FILE.txt", help="a text to see, for gptq and awq")

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from etir.dialects.et.program import StateOp
+from etir.llm.checkpoint.load import load_checkpoint
+from etir.llm.compile import LanguageModelOptions, compile_language_model
 from etir.tools import et_llm
 
 from etir_testing.models import checkpoints
@@ -73,6 +76,24 @@ def test_a_cache_of_integers_and_rounding_that_looks_at_a_text(small: tuple[Path
     assert 0 < np.abs(found["cache"] - found["nearest"]).max() / largest < 0.06, errors
     assert (found["gptq"] != found["nearest"]).any(), errors
     assert max(errors.values()) < 1.3 * errors["nearest"] < 0.6, errors
+
+
+def test_what_caches_hold(small: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """float16 where layers compute on integers, if nobody says otherwise; what cannot be is refused."""
+    checkpoint = str(small[0])
+
+    def kept(recipe: str, **options: Any) -> set[str]:
+        how = LanguageModelOptions(recipe, context=32, **options)
+        module = compile_language_model(load_checkpoint(checkpoint), how, target="etir").program.module
+        types = [op.type for op in module.body.block.ops if isinstance(op, StateOp)]
+        return {str(type.get_element_type()) for type in types if len(type.get_shape()) == 4}
+
+    assert kept("fp32") == kept("int4") == kept("8da4w", cache="float32") == {"f32"}
+    assert kept("8da4w") == kept("int4", cache="float16") == kept("fp16") == kept("fp16", cache="float16") == {"f16"}
+    for options in (("--target", "executorch"), ("--attention", "unfused")):
+        arguments = ["compile", str(small[0]), "-o", str(tmp_path / "m.pte"), "--cache", "float16", *options]
+        assert et_llm.main(arguments) == 1
+        assert "E1608" in capsys.readouterr().err
 
 
 def test_a_delegate_and_a_tokenizer_of_its_own(

@@ -1,0 +1,85 @@
+"""`halve-cache`: caches of keys and values hold float16.
+
+Before (after `sequence-first-cache`)::
+
+    et.state @keys : tensor<1x32x2x16xf32> = #et.blob<...>
+    %c = et.read_state @keys : tensor<1x32x2x16xf32>
+    %k = aten.index_copy.default(%c, dim = 1, %p, %new) : ... -> tensor<1x32x2x16xf32>
+    %y = llama.custom_sdpa.default(%q, %k, %v, start_pos = %s, is_causal = true) : ...
+    et.write_state @keys, %k : tensor<1x32x2x16xf32>
+
+After; the same for values, while queries and results stay float32::
+
+    et.state @keys : tensor<1x32x2x16xf16>
+    %n = aten._to_copy.default(%new, dtype = f16) : ...
+    %k = aten.index_copy.default(%c, dim = 1, %p, %n) : ... -> tensor<1x32x2x16xf16>
+    %y = llama.custom_sdpa.default(%q, %k, %v, start_pos = %s, is_causal = true) : ...
+
+Half of the memory of float32, and half of the bytes to read for a token, which is most of what attention takes of a
+long text. Numbers are rounded to eleven bits, and everything is computed in float32; those above 65,504 would be
+infinite. llama.cpp keeps its caches so by default. The stock kernel wants queries of the cache's dtype: this is for
+etir's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from etir.dialects.aten.base import AtenOp
+from etir.dialects.context import EtContext
+from etir.dialects.dtypes import f16, f32
+from etir.dialects.llama import CUSTOM_SDPA, llama_op
+from etir.llm.passes.kernels import missing_kernel
+from etir.llm.passes.stored_caches import Part, StoredAttention, refused_caches, store_caches
+from etir.lowering.build.builder import Builder
+from etir.passes.infra.base import Pass
+from etir.passes.infra.registry import register_pass
+
+
+@register_pass
+@dataclass(frozen=True)
+class HalveCachePass(Pass):
+    """Keep caches of keys and values as float16.
+
+    ``target`` is whose kernels may be called, ``libraries`` those of its libraries that it does not always have.
+    """
+
+    name = "halve-cache"
+    target: str = "executorch"
+    libraries: tuple[str, ...] = ()
+
+    def run(self, ctx: EtContext, module: ModuleOp) -> None:
+        """Change states, and every method that reads or writes one of them. Raises E0601 for an unknown target."""
+        missing = missing_kernel(CUSTOM_SDPA, f32, self.target, self.libraries, cache=f16)
+        refused = refused_caches(module, missing)
+        store_caches(ctx, module, refused, HalvedAttention(refused))
+
+
+class HalvedAttention(StoredAttention):
+    """Attention over caches that are going to be float16."""
+
+    name = "halve-cache"
+    parts = (Part("", f16),)
+
+    def store(self, b: Builder, x: SSAValue) -> tuple[SSAValue, ...]:
+        """``x`` as float16."""
+        return (b.cast(x, f16),)
+
+    def query(self, b: Builder, x: SSAValue) -> tuple[SSAValue, ...]:
+        """Queries stay what they are."""
+        del b
+        return (x,)
+
+    def attend(self, b: Builder, op: AtenOp, given: Mapping[str, tuple[SSAValue, ...]]) -> SSAValue:
+        """The same attention, over what is kept."""
+        arguments: dict[str, Any] = {name: parts[0] for name, parts in given.items()}
+        for name in ("start_pos", "is_causal", "scale", "attn_mask"):
+            arguments[name] = op.arg(name)
+        made = llama_op(CUSTOM_SDPA).make(arguments, [op.results[0].type])
+        b.insert(made)
+        return made.results[0]
