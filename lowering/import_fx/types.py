@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._prims_common import is_contiguous_for_memory_format_or_false as is_contiguous
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
@@ -58,11 +59,15 @@ def type_of_tensor(tensor: torch.Tensor, *, keep_order: bool = False) -> TensorT
 
 
 def channels_last_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The dim order of a channels-last tensor, None for any other."""
-    if tensor.dim() not in (4, 5) or tensor.is_contiguous():
+    """The dim order of a channels-last tensor, None for any other, or where data decides it.
+
+    A tensor whose dims a value decides, as ``item()``, may be of either order by its sizes alone; asking the tensor
+    itself is an error then.
+    """
+    if tensor.dim() not in (4, 5) or is_contiguous(tensor, memory_format=torch.contiguous_format):
         return None
     memory_format = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
-    if not tensor.is_contiguous(memory_format=memory_format):
+    if not is_contiguous(tensor, memory_format=memory_format):
         return None
     return (0, *range(2, tensor.dim()), 1)
 

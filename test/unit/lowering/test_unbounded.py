@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from torch.export import Dim, export
 from torch.utils import _pytree as pytree
 
 import etir
+import etir.runtime
 from etir.diagnostics import EtirError
 from etir.interpret import run_module
 
@@ -22,6 +25,16 @@ class Nonzero(nn.Module):
 class Counts(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.bincount(x) + 1
+
+
+class Turned(nn.Module):
+    """A copy that lies as its operand does; in which order that is, depends on a number that is given."""
+
+    def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        n: Any = count.item()
+        torch._check(n >= 1)
+        torch._check(n <= 9)
+        return x.narrow(1, 0, n).transpose(1, 2).clone().relu()
 
 
 class Rows(nn.Module):
@@ -186,3 +199,12 @@ def test_another_size_is_a_bound() -> None:
     for target in ("etir", "executorch"):
         runtime = etir.runtime.load(etir.compile(exported, target=target))
         assert torch.equal(runtime.forward(*inputs)[0], inputs[0][:3] * 2)
+
+
+def test_an_order_that_data_decides() -> None:
+    """Whether a tensor of four dims lies with its channels last is not asked where only the data says it."""
+    x, module = torch.randn(2, 9, 4, 3), Turned()
+    loaded = etir.runtime.load(etir.compile(export(module, (x, torch.tensor(5))), target="etir"))
+    for count in (1, 5, 9):
+        (got,) = loaded.forward(x, torch.tensor(count))
+        assert torch.equal(torch.as_tensor(got), module(x, torch.tensor(count)))
