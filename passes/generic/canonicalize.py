@@ -1,7 +1,7 @@
 """`canonicalize`: the same program with what does nothing removed and what is known written down.
 
 * Copies that copy onto the same type, reshapes of reshapes, permutations of permutations, slices of everything, ``cat``
-  of one tensor, padding by nothing, multiplication by 1.
+  of one tensor or with an empty one, expanded masks, padding by nothing, multiplication by 1.
 * Sizes that the types know become literals: ``sym_size`` of a static dim, arithmetic on literals, and operands of list
   arguments that are literals.
 * Assertions that hold are dropped.
@@ -12,10 +12,11 @@ Nothing here changes a number that the program computes, down to the last bit an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
@@ -179,6 +180,49 @@ class CatOfOne(Pattern):
             rewriter.replace_op(op, op.tensors)
 
 
+class CatWithNothing(Pattern):
+    """``cat`` of a tensor without elements is that of the others, as with a cache that has nothing in it yet.
+
+    Those of another element type stay: they decide the type of the result.
+    """
+
+    name = "cat-with-nothing"
+
+    def rewrite(self, op: edge.aten.cat.default, rewriter: PatternRewriter) -> None:
+        result = tensor_of(op.result)
+        types = [tensor_of(v) for v in op.tensors]
+        if any(type.element_type != result.element_type for type in types):
+            rewriter.notify_match_failure("a tensor has another element type")
+            return
+        dim = op.dim % max(1, result.get_num_dims())
+        kept = [v for v, type in zip(op.tensors, types, strict=True) if not _adds_nothing(dims_of(type), dim)]
+        if kept and len(kept) < len(types):
+            rewriter.replace_op(op, op.with_args(tensors=kept))
+
+
+def _adds_nothing(dims: Sequence[Any], dim: int) -> bool:
+    """Whether a tensor adds nothing along ``dim``. One of shape ``(0,)`` may be joined to tensors of any rank."""
+    return tuple(dims) == (0,) or (dim < len(dims) and dims[dim] == 0)
+
+
+class ExpandedMask(Pattern):
+    """A choice by truth values that are expanded is that by the values themselves: kernels repeat them as they go."""
+
+    name = "expanded-mask"
+
+    def rewrite(self, op: edge.aten.where.self | edge.aten.masked_fill.Scalar, rewriter: PatternRewriter) -> None:
+        name = "condition" if isinstance(op, edge.aten.where.self) else "mask"
+        mask = op.arg(name)
+        if not isinstance(mask.owner, edge.aten.expand_copy.default):
+            rewriter.notify_match_failure("the truth values are not expanded")
+            return
+        others = [dims_of(tensor_of(v)) for v in op.operands if v is not mask and isinstance(v.type, TensorType)]
+        if dims_of(tensor_of(op.result)) not in others:
+            rewriter.notify_match_failure("the result has the shape of the expanded values alone")
+            return
+        rewriter.replace_op(op, op.with_args(**{name: mask.owner.self_}))
+
+
 class PaddingByNothing(Pattern):
     """Padding by zero elements on every side gives the operand."""
 
@@ -293,7 +337,9 @@ PATTERNS: tuple[type[Pattern], ...] = (
     Permutations,
     SliceOfEverything,
     IndexPutOfFullRank,
+    CatWithNothing,
     CatOfOne,
+    ExpandedMask,
     PaddingByNothing,
     ProductWithOne,
     StaticSize,

@@ -85,6 +85,42 @@ func.func @something_happens(%n: tensor<2xi64>, %x: tensor<2x3xf32>) -> (tensor<
   func.return %0, %1, %2, %3 : tensor<2xf32>, tensor<2x3xf32>, tensor<1x3xf32>, tensor<2x3xf32>
 }
 
+// --- cat-with-nothing, expanded-mask ---------------------------------------------------------------------------------
+
+// What has no elements adds nothing: a cache of shape (0), or one with the other dims in place.
+// CHECK-LABEL: func.func @cat_with_nothing
+func.func @cat_with_nothing(%x: tensor<2x3xf32>, %y: tensor<2x1xf32>, %e: tensor<0xf32>, %z: tensor<2x0xf32>) -> (tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x0xf32>) {
+  // CHECK-NEXT: %[[C:.*]] = edge.aten.cat.default([%x, %y], dim = -1)
+  // CHECK-NEXT: %[[E:.*]] = edge.aten.cat.default([%z, %z], dim = 1)
+  // CHECK-NEXT: func.return %x, %[[C]], %[[E]]
+  %0 = edge.aten.cat.default([%e, %x], dim = -2) : (tensor<0xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = edge.aten.cat.default([%z, %x, %e, %y], dim = -1) : (tensor<2x0xf32>, tensor<2x3xf32>, tensor<0xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+  %2 = edge.aten.cat.default([%z, %z], dim = 1) : (tensor<2x0xf32>, tensor<2x0xf32>) -> tensor<2x0xf32>
+  func.return %0, %1, %2 : tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x0xf32>
+}
+
+// It decides the type of the result.
+// CHECK-LABEL: func.func @cat_with_another_type
+func.func @cat_with_another_type(%n: tensor<2xi64>, %e: tensor<0xf32>) -> tensor<2xf32> {
+  // CHECK-NEXT: edge.aten.cat.default([%e, %n])
+  %0 = edge.aten.cat.default([%e, %n]) : (tensor<0xf32>, tensor<2xi64>) -> tensor<2xf32>
+  func.return %0 : tensor<2xf32>
+}
+
+// CHECK-LABEL: func.func @expanded_mask
+func.func @expanded_mask(%m: tensor<2x1x1x3xi1>, %x: tensor<2x4x3x3xf32>, %s: tensor<f32>) -> (tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>) {
+  // CHECK-NEXT: %[[M:.*]] = edge.aten.expand_copy.default(%m, size = [2, 4, 3, 3])
+  // CHECK-NEXT: %[[A:.*]] = edge.aten.masked_fill.Scalar(%x, %m, value = -1.0)
+  // CHECK-NEXT: %[[B:.*]] = edge.aten.where.self(%m, %s, %x)
+  // CHECK-NEXT: %[[C:.*]] = edge.aten.where.self(%[[M]], %s, %s)
+  // CHECK-NEXT: func.return %[[A]], %[[B]], %[[C]]
+  %0 = edge.aten.expand_copy.default(%m, size = [2, 4, 3, 3]) : (tensor<2x1x1x3xi1>) -> tensor<2x4x3x3xi1>
+  %1 = edge.aten.masked_fill.Scalar(%x, %0, value = -1.0) : (tensor<2x4x3x3xf32>, tensor<2x4x3x3xi1>) -> tensor<2x4x3x3xf32>
+  %2 = edge.aten.where.self(%0, %s, %x) : (tensor<2x4x3x3xi1>, tensor<f32>, tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %3 = edge.aten.where.self(%0, %s, %s) : (tensor<2x4x3x3xi1>, tensor<f32>, tensor<f32>) -> tensor<2x4x3x3xf32>
+  func.return %1, %2, %3 : tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>
+}
+
 // --- static-size, arithmetic-on-literals, literal-arguments ----------------------------------------------------------
 
 // Sizes that the type knows reach the arguments that use them.
