@@ -204,6 +204,7 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.hardsigmoid.default": _unary(lambda b, x: b.div(b.clamp(b.add(x, 3.0), 0.0, 6.0), 6.0)),
     "aten.hardswish.default": _unary(lambda b, x: b.div(b.mul(x, b.clamp(b.add(x, 3.0), 0.0, 6.0)), 6.0)),
     "aten.where.self": lambda b, op: b.select("une", op.arg("condition"), 0.0, op.arg("self"), op.arg("other")),
+    "aten.masked_fill.Scalar": lambda b, op: b.select("une", op.arg("mask"), 0.0, op.arg("value"), op.arg("self")),
     "aten.leaky_relu.default": lambda b, op: b.select(
         "ogt", op.arg("self"), 0.0, op.arg("self"), b.mul(op.arg("self"), op.arg("negative_slope"))
     ),

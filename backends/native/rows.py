@@ -34,7 +34,7 @@ SAFE_SOFTMAX = "aten._safe_softmax.default"
 CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default", "aten.softplus.default")
 """Functions of one number that are several operators for other delegates."""
 
-MASKS = ("aten.where.self",)
+MASKS = ("aten.where.self", "aten.masked_fill.Scalar")
 """Choices by truth values."""
 MOST_FLAGS = 1 << 16
 """Truth values of a constant: each is a float of the file for code, and a byte for the kernels."""
@@ -180,6 +180,12 @@ def _euclidean(match: Match) -> str | None:
 def _float_result(match: Match) -> str | None:
     given = match.arg("dtype")
     return None if given is None or str(getattr(match.op.results[0].type, "element_type", "")) == "f32" else "a dtype"
+
+
+@condition("a matrix of weights")
+def _matrix(match: Match) -> str | None:
+    weight = match.type("weight")
+    return None if weight is not None and len(weight.get_shape()) == 2 else "weights of one number for each column"
 
 
 @condition("beta 1 and alpha 1")
@@ -330,7 +336,8 @@ def claimed() -> Sequence[Row]:
     powers = ["aten.pow.Tensor_Scalar"]
     plain = [name for name in ELEMENTWISE if name not in (*powers, *MASKS)]
     return [
-        *rows(["aten.linear.default", "aten.mm.default", "aten.bmm.default"], *COMMON),
+        *rows(["aten.linear.default"], *COMMON, _matrix),
+        *rows(["aten.mm.default", "aten.bmm.default"], *COMMON),
         *rows(["aten.convolution.default"], *COMMON, _convolution),
         *rows(["aten.max_pool2d_with_indices.default"], *FLOATS, _pool),
         *rows([name for name in POOLS if "max" not in name], *COMMON, _pool),
@@ -341,6 +348,7 @@ def claimed() -> Sequence[Row]:
         *rows(plain, *COMMON, elementwise_fits()),
         *rows(powers, *COMMON, elementwise_fits(), _power),
         *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
+        *rows(["aten.masked_fill.Scalar"], *SHAPES, *_choices("mask", "self"), elementwise_fits()),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),
         *rows([SAFE_SOFTMAX], *COMMON, _float_result, _safe_softmax),
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),

@@ -51,6 +51,7 @@ def at(start: int, end: int, step: int = 1, power: int = 1) -> Callable[[torch.T
         lambda x: F.avg_pool2d(x, (5, 1), (5, 1), ceil_mode=True),
         lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
         lambda x: torch.where(torch.tensor([True, False] * 4), x, 0.5),
+        lambda x: x.masked_fill(torch.tensor([True, False] * 4), 0.5),
         lambda x: 1.0 - x,
     ],
 )
@@ -69,6 +70,12 @@ def test_claimed(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
             "aten.where.self",
             "no words",
         ),
+        (
+            lambda x: x[:, :, 1:].masked_fill((torch.arange(12) > 4)[1:, None], 0.5),
+            "aten.masked_fill.Scalar",
+            "no words",
+        ),
+        (lambda x: x * F.linear(x, torch.ones(8))[..., None], "aten.linear.default", "one number for each column"),
         (
             lambda x: F.avg_pool2d(x, (4, 1), (4, 1), (1, 0), ceil_mode=True),
             "aten.avg_pool2d.default",

@@ -47,6 +47,19 @@ class Between(Layers):
         return super().forward(torch.cumsum(super().forward(x, allowed), 1), allowed)
 
 
+class Filled(Layers):
+    """Attention that writes over what the mask, expanded to the scores, hides."""
+
+    def forward(self, x: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+        for qkv, down, up in zip(self.qkv, self.down, self.up, strict=True):
+            q, k, v = qkv(x).chunk(3, -1)
+            scores = q @ k.transpose(-1, -2) * 0.2
+            scores = scores.masked_fill(allowed.expand_as(scores), torch.finfo(torch.float32).min)
+            x = x + torch.softmax(scores, -1) @ v
+            x = x + down(torch.relu(up(x)))
+        return x
+
+
 class Choice(nn.Module):
     """Values that are broadcast, in a product's tile."""
 
@@ -75,7 +88,7 @@ def agrees(program: etir.Program, module: nn.Module, inputs: tuple[torch.Tensor,
     torch.testing.assert_close(torch.as_tensor(got), expected, rtol=0, atol=1e-5 * largest, equal_nan=True)
 
 
-@pytest.mark.parametrize("kind", [Layers, Between])
+@pytest.mark.parametrize("kind", [Layers, Between, Filled])
 def test_a_mask_of_several_layers(kind: type[Layers]) -> None:
     """One byte for each element waits; no more memory than without the delegate, and eager's numbers with code, on the
     kernels, and interpreted.
@@ -85,10 +98,10 @@ def test_a_mask_of_several_layers(kind: type[Layers]) -> None:
     program = compiled(module, inputs, delegates=["native"])
     assert program.warnings == ()
     blobs = [read_blob(data) for data in blobs_of(program.buffer)]
-    assert len(blobs) == (1 if kind is Layers else 2)
+    assert len(blobs) == (2 if kind is Between else 1)
     for blob in blobs:
         flags = [shape for shape in blob.shapes if shape[0] & IS_FLAGS]
-        assert flags == [(40 | IS_FLAGS, 40)]
+        assert flags == [(1 | IS_FLAGS, 40, 40) if kind is Filled else (40 | IS_FLAGS, 40)]
     assert all(data[4] == VERSION_FLAGS for data in blobs_of(program.buffer))
     assert bytes_of(program) <= bytes_of(compiled(module, inputs))
     for native in ("trusted", "refuse"):
