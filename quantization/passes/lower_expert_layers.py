@@ -108,7 +108,7 @@ class _Layer(Pattern):
         numbers = cast(SSAValue, op.arg("experts"))
         if there is None:
             # Kernels of this family have wider vectors for calls without integers of 64 bits alone (`--limit linalg`).
-            numbers = Builder(rewriter, "edge").cast(numbers, i32)
+            numbers = _in_32_bits(numbers, Builder(rewriter, "edge"))
         arguments: dict[str, Any] = {
             "input": source,
             "experts": numbers,
@@ -146,6 +146,18 @@ class _Layer(Pattern):
         numbers = array_of(op.arg("weight"), self.kernels.store)
         assert numbers is not None, "experts-to-layers takes constants alone"
         return {"matrices": numbers.reshape(-1, columns, numbers.shape[1]).swapaxes(1, 2)}
+
+
+def _in_32_bits(numbers: SSAValue, b: Builder) -> SSAValue:
+    """int64 ``[rows]`` as int32. What has more bits becomes the nearest number of 32, which the kernel refuses as it
+    does any that is no expert's; cut off, it could be another expert's.
+    """
+    least, most = -(2**31), 2**31 - 1
+    op = numbers.owner
+    limits = [op.arg("min"), op.arg("max")] if isinstance(op, EdgeOp) and op.op_name == "aten.clamp.default" else []
+    if not limits or not all(isinstance(limit, int) and least <= limit <= most for limit in limits):
+        numbers = b.clamp(numbers, least, most)
+    return b.cast(numbers, i32)
 
 
 def _matrix(b: Builder, chosen: dict[str, SSAValue], depth: int, columns: int) -> SSAValue:

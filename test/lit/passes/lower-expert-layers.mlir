@@ -8,7 +8,8 @@ et.schema "quantized_decomposed::dequantize_per_channel_group(Tensor input, Tens
 
 // CHECK: et.schema "etir::int4_group_expert_linear(Tensor input, Tensor experts, Tensor weight, Tensor scales, Tensor? minimums, int columns) -> Tensor"
 // CHECK-LABEL: func.func @four_bits
-// CHECK: %[[N:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%n, dtype = i32, dim_order = [0])
+// CHECK: %[[C:.*]] = edge.aten.clamp.default(%n, min = -2147483648, max = 2147483647)
+// CHECK: %[[N:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%[[C]], dtype = i32, dim_order = [0])
 // CHECK: edge.etir.int4_group_expert_linear.default(%x, %[[N]], %{{.*}}, columns = 16) : (tensor<5x64xf32>, tensor<5xi32>, tensor<3x8x64xui8>, tensor<3x2x16xf16>) -> tensor<5x16xf32>
 // STOCK-LABEL: func.func @four_bits
 // STOCK-NOT: etir
