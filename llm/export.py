@@ -10,8 +10,8 @@ old out of sight: transformers' own cache for windows cannot be exported.
 Not every model of transformers can do with such a cache, and some that cannot compute something else without a word (a
 mask that is counted from the cache's end, a state beside it). So the logits with it are compared with those without
 before anything is exported: of a few tokens, and of as few with windows shorter than they are, as a model may be wrong
-beyond its window only. Some models find the positions of tokens in a way that cannot be traced; these are given
-them.
+beyond its window only. Some models find the positions of tokens, or how many of them to mask, in a way that cannot be
+traced; these are given them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import inspect
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,11 +49,18 @@ less than by a wrong mask."""
 class StaticDecoder(nn.Module):
     """A decoder with its caches as buffers: tokens int64 ``[1, n]`` and their positions int64 ``[n]`` to logits.
 
-    ``tells_positions`` hands the positions to the model, which otherwise counts from what the cache holds.
+    ``tells_positions`` hands the positions to the model, which otherwise counts from what the cache holds; ``masks``
+    tells it that no token of the whole context is padding, which it otherwise says itself of as many as there are.
     """
 
     def __init__(
-        self, model: PreTrainedModel, context: int, all_logits: bool = False, *, tells_positions: bool = False
+        self,
+        model: PreTrainedModel,
+        context: int,
+        all_logits: bool = False,
+        *,
+        tells_positions: bool = False,
+        masks: bool = False,
     ):
         super().__init__()
         from transformers.cache_utils import StaticCache, StaticLayer
@@ -62,13 +70,16 @@ class StaticDecoder(nn.Module):
         self.model = model
         self.all_logits = all_logits
         self.tells_positions = tells_positions
+        self.masked = context if masks else 0
         self.cache = StaticCache(config=config, max_cache_len=context)
-        self.layers = [StaticLayer(context) for _ in self.cache.layers]
-        self.cache.layers[:] = self.layers
+        self.cache.layers[:] = [StaticLayer(context) for _ in self.cache.layers]
+        # A decoder that was half of another model may have more layers than that one's configuration says first.
+        self.cache.layer_class_to_replicate = partial(StaticLayer, context)  # type: ignore[assignment]
         # Keys and values get the shapes that the model gives them (one head for all queries, keys of other sizes than
         # values); layers that it does not write have those of its configuration.
         ids = torch.ones(1, 1, dtype=torch.int64)
         self._call(ids, torch.arange(1))
+        self.layers = list(self.cache.layers)
         heads, size = get_head_shapes(config)
         self.cache.early_initialization(1, heads, size, model.dtype, torch.device("cpu"))
         for index, layer in enumerate(self.layers):
@@ -85,7 +96,9 @@ class StaticDecoder(nn.Module):
         more: dict[str, Any] = {"position_ids": positions.unsqueeze(0)} if self.tells_positions else {}
         if not self.all_logits and _takes(self.model, "logits_to_keep"):
             more["logits_to_keep"] = 1
-        return self.model(input_ids=tokens, attention_mask=None, past_key_values=self.cache, use_cache=True, **more)
+        # Made here, as a constant that is traced: models look into a mask that is a buffer.
+        mask = torch.ones(1, self.masked, dtype=torch.int64) if self.masked else None
+        return self.model(input_ids=tokens, attention_mask=mask, past_key_values=self.cache, use_cache=True, **more)
 
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         # The position is the caller's: a program keeps no count that would have to be reset.
@@ -123,15 +136,21 @@ def export_decoder(
     sizes: Any = {"tokens": {1: count}, "positions": {0: count}}
     inputs = torch.ones(1, example, dtype=torch.int64), torch.arange(example)
     first: EtirError | None = None
-    for tells in (False, True) if _takes(model, "position_ids") else (False,):
+    told = [name for name in ("position_ids", "attention_mask") if _takes(model, name)]
+    for tells, masks in ((False, False), (True, False), (False, True), (True, True)):
+        if (tells and "position_ids" not in told) or (masks and "attention_mask" not in told):
+            continue
+        # What computes something else is not asked for another way that a few tokens could not tell from the right one.
+        if masks and first is not None and first.ids == (E1611.id,):
+            break
         try:
             with torch.no_grad():
-                module = StaticDecoder(model, context, all_logits, tells_positions=tells).eval()
+                module = StaticDecoder(model, context, all_logits, tells_positions=tells, masks=masks).eval()
                 _check_cache(module, example)
                 with _short_windows(model, max(1, example - 2)) as shortened:
                     if shortened:
                         _check_cache(module, example, " beyond its window")
-                return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=False)
+                return _traced(module, inputs, sizes)
         except EtirError as error:
             first = first or error
         except _FAILURES as error:
@@ -142,6 +161,22 @@ def export_decoder(
 
 _FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)
 """What transformers and torch raise for a model that they cannot do this with."""
+
+
+def _traced(module: nn.Module, inputs: tuple[torch.Tensor, ...], sizes: Any) -> ExportedProgram:
+    """The exported program. torch refuses relations of sizes that it cannot prove, also those that hold for each number
+    of tokens (``n * min(64, 64 * n) == 64 * n``); it is asked once more to leave them to the program.
+    """
+    from torch._dynamo.exc import UserError, UserErrorType
+
+    try:
+        return torch.export.export(module, inputs, dynamic_shapes=sizes, strict=False)
+    except UserError as error:
+        if error.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
+            raise
+    return torch.export.export(
+        module, inputs, dynamic_shapes=sizes, strict=False, prefer_deferred_runtime_asserts_over_guards=True
+    )
 
 
 def _failed(model: nn.Module, error: Exception) -> EtirError:

@@ -40,6 +40,10 @@ _MIXED: dict[str, Any] = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_
 _MIXED |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
 _WINDOW: dict[str, Any] = _COMMON | {"intermediate_size": 128, "num_key_value_heads": 2, "sliding_window": 24}
 _OPT: dict[str, Any] = {"ffn_dim": 128, "word_embed_proj_dim": 64}
+_LLAMA4: dict[str, Any] = {"intermediate_size": 32, "intermediate_size_mlp": 64, "head_dim": 16, "num_local_experts": 4}
+_LLAMA4 |= {"num_key_value_heads": 2, "attention_chunk_size": 4, "no_rope_layers": [1, 0]}
+_BART: dict[str, Any] = {"d_model": 64, "encoder_layers": 1, "decoder_layers": LAYERS, "decoder_ffn_dim": 128}
+_BART |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 64}
 
 WORKING: dict[str, tuple[str, str, dict[str, Any]]] = {
     # Keys and values of different sizes, experts.
@@ -51,6 +55,12 @@ WORKING: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bloom": ("BloomForCausalLM", "BloomConfig", _OWN | {"hidden_size": 64, "n_layer": LAYERS, "n_head": 4}),
     # Positions that the model counts in a way that cannot be traced.
     "opt": ("OPTForCausalLM", "OPTConfig", _COMMON | _OPT),
+    # A mask that it makes for as many tokens as there are.
+    "biogpt": ("BioGptForCausalLM", "BioGptConfig", _COMMON | {"intermediate_size": 128}),
+    # Sizes whose relation torch does not prove, and layers that see a chunk.
+    "llama4": ("Llama4ForCausalLM", "Llama4TextConfig", _COMMON | _LLAMA4),
+    # More layers than its other half, whose number the configuration says first.
+    "bart": ("BartForCausalLM", "BartConfig", _OWN | _BART),
 }
 REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
     # Takes its mask from the cache's end.
