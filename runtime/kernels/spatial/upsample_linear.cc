@@ -84,6 +84,15 @@ struct ColumnTaps {
       for (int t = 0; t < taps; ++t) source[t][i] = index[t] * stride, weight[t][i] = weights[t];
     }
   }
+
+  /// The columns of a line of the image.
+  template <typename T>
+  void resize(const T* line, int64_t count, A* __restrict to) const {
+    for (int64_t i = 0; i < count; ++i) to[i] = weight[0][i] * convert<A>(line[single(source[0][i])]);
+    for (int t = 1; t < taps; ++t) {
+      for (int64_t i = 0; i < count; ++i) to[i] += weight[t][i] * convert<A>(line[single(source[t][i])]);
+    }
+  }
 };
 
 /// Lines of an image, resized along the row: those that the last rows of results were made of. Rows that follow each
@@ -125,26 +134,22 @@ void run_rows(KernelContext& ctx, const Axis<A>* axes, const Frame& in, const Fr
         const int64_t plane = (at[kN] * in.size[kC] + at[kC]) * in.size[kD];
         int64_t wanted[kMostLines];
         A by[kMostLines];
+        const T* image[kMostLines];
         const A* of[kMostLines];
-        const int all = row.depths * row.heights;
-        for (int k = 0; k < all; ++k) {
-          const int d = k / row.heights, h = k % row.heights;
-          wanted[k] = (plane + row.depth[d]) * in.size[kH] + row.height[h];
-          by[k] = row.depth_weight[d] * row.height_weight[h];
+        int all = 0;
+        for (int d = 0; d < row.depths; ++d) {
+          const T* const slice = from + in.plane(at[kN], at[kC]) + row.depth[d] * in.stride[kD];
+          for (int h = 0; h < row.heights; ++h, ++all) {
+            wanted[all] = (plane + row.depth[d]) * in.size[kH] + row.height[h];
+            by[all] = row.depth_weight[d] * row.height_weight[h];
+            image[all] = slice + row.height[h] * in.stride[kH];
+          }
         }
         for (int k = 0; k < all; ++k) {
           bool is_there;
           A* const line = lines.find(wanted[k], wanted, all, &is_there);
           of[k] = line;
-          if (is_there) continue;
-          const T* const image = from + in.plane(at[kN], at[kC]) + row.depth[k / row.heights] * in.stride[kD] +
-                                 row.height[k % row.heights] * in.stride[kH];
-          for (int t = 0; t < columns.taps; ++t) {
-            for (int64_t i = 0; i < count; ++i) {
-              const A part = columns.weight[t][i] * convert<A>(image[single(columns.source[t][i])]);
-              line[i] = t == 0 ? part : line[i] + part;
-            }
-          }
+          if (!is_there) columns.resize(image[k], count, line);
         }
         T* const result =
             to + out.plane(at[kN], at[kC]) + at[kD] * out.stride[kD] + at[kH] * out.stride[kH] + start * step;
@@ -174,17 +179,18 @@ void run_channels(KernelContext& ctx, const Axis<A>* axes, const Frame& in, cons
         const int64_t* const at = row.at;
         const T* const image = from + at[kN] * in.stride[kN];
         T* const result = to + at[kN] * out.stride[kN] + at[kD] * out.stride[kD] + at[kH] * out.stride[kH];
-        const int lines = row.depths * row.heights;
         for (int64_t i = 0; i < count; ++i) {
           const T* of[kMostLines * kMaxTaps];
           A by[kMostLines * kMaxTaps];
           int terms = 0;
-          for (int k = 0; k < lines; ++k) {
-            const int d = k / row.heights, h = k % row.heights;
-            const T* const line = image + row.depth[d] * in.stride[kD] + row.height[h] * in.stride[kH];
-            for (int t = 0; t < columns.taps; ++t, ++terms) {
-              of[terms] = line + columns.source[t][i];
-              by[terms] = row.depth_weight[d] * row.height_weight[h] * columns.weight[t][i];
+          for (int d = 0; d < row.depths; ++d) {
+            for (int h = 0; h < row.heights; ++h) {
+              const T* const line = image + row.depth[d] * in.stride[kD] + row.height[h] * in.stride[kH];
+              const A line_weight = row.depth_weight[d] * row.height_weight[h];
+              for (int t = 0; t < columns.taps; ++t, ++terms) {
+                of[terms] = line + columns.source[t][i];
+                by[terms] = line_weight * columns.weight[t][i];
+              }
             }
           }
           blend_some<kMostLines * kMaxTaps>(terms, by, of, channels, result + (start + i) * out.stride[kW]);
