@@ -117,7 +117,8 @@ def compile_language_model(
     remarks = [*checkpoint.remarks, *_positions(checkpoint, context)]
     program = _exported(checkpoint, recipe, context, prefill, how.all_logits)
     blocks = _blocks(checkpoint)
-    module = _imported(program, _metadata(checkpoint, context, prefill, how), chosen, how, cache)
+    metadata = _metadata(checkpoint, program, context, prefill, how)
+    module = _imported(program, metadata, chosen, how, cache)
     del program
     reports: list[QuantizationReport] = []
     if recipe.layers:
@@ -213,9 +214,11 @@ def _blocks(checkpoint: Checkpoint) -> dict[str, Blocks]:
     return {f"model.{name}": known[id(parameter)] for name, parameter in named if id(parameter) in known}
 
 
-def _metadata(checkpoint: Checkpoint, context: int, prefill: int, how: LanguageModelOptions) -> dict[str, object]:
+def _metadata(
+    checkpoint: Checkpoint, program: ExportedProgram, context: int, prefill: int, how: LanguageModelOptions
+) -> dict[str, object]:
     """The constant methods that runners ask."""
-    from etir.llm.export import shortest_window
+    from etir.llm.export import cached_layers, shortest_window
 
     found: dict[str, object] = {
         "get_max_seq_len": prefill,
@@ -224,7 +227,7 @@ def _metadata(checkpoint: Checkpoint, context: int, prefill: int, how: LanguageM
         "enable_dynamic_shape": True,
         "use_sdpa_with_kv_cache": how.fuse_attention,
         "get_vocab_size": checkpoint.vocabulary,
-        "get_n_layers": int(checkpoint.model.config.get_text_config().num_hidden_layers),
+        "get_n_layers": cached_layers(program),
     }
     window = shortest_window(checkpoint.model) if how.fuse_attention else None
     if window is not None and window + prefill <= context:

@@ -80,10 +80,11 @@ class StaticDecoder(nn.Module):
         ids = torch.ones(1, 1, dtype=torch.int64)
         self._call(ids, torch.arange(1))
         self.layers = list(self.cache.layers)
+        written = [layer.is_initialized for layer in self.layers]
         heads, size = get_head_shapes(config)
         self.cache.early_initialization(1, heads, size, model.dtype, torch.device("cpu"))
         for index, layer in enumerate(self.layers):
-            for name in ("keys", "values", "cumulative_length"):
+            for name in ("keys", "values", "cumulative_length") if written[index] else ("cumulative_length",):
                 self.register_buffer(f"cache_{index}_{name}", getattr(layer, name), persistent=False)
         self.clear()
 
@@ -161,6 +162,14 @@ def export_decoder(
 
 _FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)
 """What transformers and torch raise for a model that they cannot do this with."""
+
+
+def cached_layers(program: ExportedProgram) -> int:
+    """How many layers of a decoder that :func:`export_decoder` gave have keys and values of their own. Those that read
+    another layer's are not among them; a configuration may mean the layers of a model's other half.
+    """
+    buffers = program.graph_signature.buffers
+    return sum(name.startswith("cache_") and name.endswith("_keys") for name in buffers)
 
 
 def _traced(module: nn.Module, inputs: tuple[torch.Tensor, ...], sizes: Any) -> ExportedProgram:
