@@ -119,6 +119,8 @@ def compile_language_model(
     blocks = _blocks(checkpoint)
     metadata = _metadata(checkpoint, program, context, prefill, how)
     module = _imported(program, metadata, chosen, how, cache)
+    if how.cache != "auto":
+        remarks += _other_caches(module, program, cache)
     del program
     reports: list[QuantizationReport] = []
     if recipe.layers:
@@ -259,6 +261,27 @@ def _imported(
     )
     run_pipeline(EtContext(), module, list(passes), PipelineOptions(collect_errors=True))
     return module
+
+
+def _other_caches(module: ModuleOp, program: ExportedProgram, cache: CacheType) -> list[str]:
+    """Says which caches do not hold what was asked for: passes leave alone what their attention could not read."""
+    from xdsl.dialects.builtin import TensorType
+
+    from etir.dialects.dtypes import f16, f32, i8
+    from etir.dialects.et.program import StateOp
+    from etir.llm.export import cached_layers
+    from etir.llm.passes.quantize_cache import ZERO_POINTS
+
+    wanted = {"float32": f32, "float16": f16, "int8": i8}[cache]
+    states = [op for op in module.body.block.ops if isinstance(op, StateOp) and isinstance(op.type, TensorType)]
+    held = [op for op in states if op.type.element_type == wanted and not op.sym_name.data.endswith(ZERO_POINTS)]
+    caches = 2 * cached_layers(program)
+    if cache == "float32" or len(held) >= caches:
+        return []
+    return [
+        f"{caches - len(held)} of {caches} caches of keys and values do not hold {cache}, but what the model computes: "
+        "their attention is not the one that ends at the last position"
+    ]
 
 
 def _fused(module: ModuleOp, options: CompileOptions) -> ModuleOp:

@@ -107,3 +107,14 @@ def test_a_delegate_and_a_tokenizer_of_its_own(
     printed = capsys.readouterr().out
     assert "quantization: 8da4w; layers: 14 int8 at run time, int4 weights" in printed
     assert "xnnpack" in printed
+
+
+@pytest.mark.parametrize("cache", [pytest.param("float16", marks=pytest.mark.nightly), "int8"])
+def test_caches_that_are_not_what_was_asked_for(cache: Any, tmp_path: Path) -> None:
+    """Gemma 2 caps its scores, so that its attention goes over the whole cache; Llama's does not."""
+    for name, remarks in (("llama", 0), ("gemma2", 1)):
+        checkpoints.write_folder(tmp_path / name, name)
+        how = LanguageModelOptions("fp32", 16, 8, cache=cache)
+        said = compile_language_model(load_checkpoint(tmp_path / name), how, target="etir").remarks
+        assert len(said) == remarks, said
+        assert all(f"4 of 4 caches of keys and values do not hold {cache}" in line for line in said)

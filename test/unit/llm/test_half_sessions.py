@@ -1,4 +1,4 @@
-"""Sessions whose caches are float16: what is taken back, shared, saved or drafted gives the logits of a fresh session."""
+"""Sessions whose caches are float16: what is taken back, shared, saved or drafted gives a fresh session's logits."""
 
 from __future__ import annotations
 
