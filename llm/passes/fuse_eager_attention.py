@@ -19,6 +19,7 @@ left alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -53,7 +54,8 @@ class EagerAttention(Pattern):
     name = "fuse-eager-attention"
 
     def rewrite(self, op: aten.matmul.default, rewriter: PatternRewriter) -> None:
-        weights = _without_casts(op.self_)
+        between = list(_casts(op.self_))
+        weights = between[-1].operands[0] if between else op.self_
         softmax = weights.owner
         if not isinstance(softmax, aten.softmax.int | aten._softmax.default):
             return
@@ -85,10 +87,15 @@ class EagerAttention(Pattern):
             query, key, value, mask, scale=scale, types=[op.result.type],
         )  # fmt: skip
         rewriter.replace_op(op, [result])
+        # Dropout counts as random where it does nothing, too, and would keep products alive that read whole caches.
+        for dead in between:
+            if dead.results[0].first_use:
+                break
+            rewriter.erase_op(dead)
 
 
-def _without_casts(value: SSAValue) -> SSAValue:
-    """Before casts, and before dropout that does nothing."""
+def _casts(value: SSAValue) -> Iterator[aten.dropout.default | aten.to.dtype]:
+    """The casts behind a value, and dropout that does nothing, the last one first."""
     while True:
         op = value.owner
         if isinstance(op, aten.dropout.default) and (not op.train or op.p == 0):
@@ -96,4 +103,5 @@ def _without_casts(value: SSAValue) -> SSAValue:
         elif isinstance(op, aten.to.dtype) and dtype_of(tensor_of(value).element_type).is_float:
             value = op.self_
         else:
-            return value
+            return
+        yield op

@@ -78,6 +78,7 @@ def _passes(
         yield FuseEagerAttentionPass()
         yield AttendByPositionPass(target, libraries)
         yield RingCachePass(target, libraries)
+        yield DcePass()  # what attention was computed by before: it reads whole caches
         yield SequenceFirstCachePass()
         if cache == "float16":
             yield HalveCachePass(target, libraries)

@@ -145,3 +145,34 @@ func.func @given(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: ten
   et.write_state @values, %v : tensor<1x1x8x4xf32>
   func.return %y : tensor<1x2x3x4xf32>
 }
+
+// -----
+
+// Keys are cast to what they are, as GPT-J does before it computes scores in float32.
+
+et.state @keys : tensor<1x1x8x4xf32>
+et.state @values : tensor<1x1x8x4xf32>
+
+// CHECK-LABEL: func.func @cast
+func.func @cast(%q: tensor<1x1x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: tensor<1x1x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x1x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %seen = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %mask = aten.expand.default(%seen, size = [1, 1, 3, 8]) : (tensor<3x8xi1>) -> tensor<1x1x3x8xi1>
+  %kc = et.read_state @keys : tensor<1x1x8x4xf32>
+  %vc = et.read_state @values : tensor<1x1x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  %same = aten.to.dtype(%k, dtype = f32) : (tensor<1x1x8x4xf32>) -> tensor<1x1x8x4xf32>
+  // WHY: 'attend-by-position' rewrote 'aten.scaled_dot_product_attention.default'
+  // CHECK: aten.transpose.int(%k, dim0 = 1, dim1 = 2)
+  // CHECK: llama.custom_sdpa.default
+  // CHECK-NOT: scaled_dot_product
+  %y = aten.scaled_dot_product_attention.default(%q, %same, %v, %mask, scale = 0.25) : (tensor<1x1x3x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x3x8xi1>) -> tensor<1x1x3x4xf32>
+  et.write_state @keys, %k : tensor<1x1x8x4xf32>
+  et.write_state @values, %v : tensor<1x1x8x4xf32>
+  func.return %y : tensor<1x1x3x4xf32>
+}
