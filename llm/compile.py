@@ -273,8 +273,9 @@ def _other_caches(module: ModuleOp, program: ExportedProgram, cache: CacheType) 
     from etir.llm.passes.quantize_cache import ZERO_POINTS
 
     wanted = {"float32": f32, "float16": f16, "int8": i8}[cache]
-    states = [op for op in module.body.block.ops if isinstance(op, StateOp) and isinstance(op.type, TensorType)]
-    held = [op for op in states if op.type.element_type == wanted and not op.sym_name.data.endswith(ZERO_POINTS)]
+    states = [op for op in module.body.block.ops if isinstance(op, StateOp)]
+    kept = [op.type for op in states if not op.sym_name.data.endswith(ZERO_POINTS)]
+    held = [type for type in kept if isinstance(type, TensorType) and type.element_type == wanted]
     caches = 2 * cached_layers(program)
     if cache == "float32" or len(held) >= caches:
         return []

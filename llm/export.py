@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -79,7 +79,7 @@ class StaticDecoder(nn.Module):
         # values); layers that it does not write have those of its configuration.
         ids = torch.ones(1, 1, dtype=torch.int64)
         self._call(ids, torch.arange(1))
-        self.layers = list(self.cache.layers)
+        self.layers = cast("list[StaticLayer]", list(self.cache.layers))
         written = [layer.is_initialized for layer in self.layers]
         heads, size = get_head_shapes(config)
         self.cache.early_initialization(1, heads, size, model.dtype, torch.device("cpu"))

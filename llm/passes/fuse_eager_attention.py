@@ -95,7 +95,7 @@ class EagerAttention(Pattern):
 
 
 def _casts(value: SSAValue) -> Iterator[aten.dropout.default | aten.to.dtype]:
-    """The casts behind a value, and dropout that does nothing, the last one first."""
+    """The casts that a value comes out of, and dropout that does nothing, the last one first."""
     while True:
         op = value.owner
         if isinstance(op, aten.dropout.default) and (not op.train or op.p == 0):
