@@ -85,6 +85,20 @@ def test_bilinear_and_bicubic(kernels: Kernels, dtype: torch.dtype) -> None:
                     check(kernels, name, [x, size, align, None, None], layout, out_layout)
 
 
+@pytest.mark.parametrize("name", ["upsample_bilinear2d", "upsample_bicubic2d"])
+@pytest.mark.parametrize("value", [0.5, math.inf, math.nan])
+def test_rows_of_many_columns(kernels: Kernels, name: str, value: float) -> None:
+    """Results are computed some columns at a time; what is not finite reaches those that torch makes of it.
+
+    Positions along the row are exact: of others, compilers round those far from the start differently.
+    """
+    for width, size in ((301, (20, 602)), (1200, (3, 300)), (130, (18, 520))):
+        for layout, out_layout in LAYOUTS:
+            x = make((2, 3, 9, width), torch.float32)
+            x[0, 1, 4, width // 2] = value
+            check(kernels, f"{name}.out", [x, list(size), False, None, None], layout, out_layout)
+
+
 def test_vec(kernels: Kernels) -> None:
     x = make((2, 3, 6, 7), torch.float32)
     for sizes, scales in ((None, [2.0, 1.5]), ([5, 9], None), (None, [0.6, 3.2])):
