@@ -65,20 +65,6 @@ const Kernel* find_wider(const Span<const KernelTable>& tables, const Kernel& ke
   return nullptr;
 }
 
-// The number of a dtype of a tensor, maybe in a list, that is not in a set; -1 when there is none.
-int find_left_out(const Values& values, int32_t index, DtypeSet dtypes) {
-  if (index < 0) return -1;
-  const Tag tag = values.tags[index];
-  const Payload& payload = values.payloads[index];
-  if (tag == Tag::Tensor && !contains(dtypes, payload.tensor->dtype)) return static_cast<int>(payload.tensor->dtype);
-  if (tag < Tag::TensorList) return -1;
-  int found = -1;
-  for (uint32_t i = 0; i < detail::vector_count(payload.vector) && found < 0; ++i) {
-    found = find_left_out(values, flat::read<int32_t>(payload.vector + 4 + 4 * i), dtypes);
-  }
-  return found;
-}
-
 }  // namespace
 
 void Method::note(Check check, int64_t a, int64_t b) {
@@ -329,6 +315,9 @@ Error Method::init_external(uint32_t index, const flat::Table& table, Tensor& te
 }
 
 Error Method::resolve_operators(const MethodOptions& options) {
+#if ETIR_NARROW_KERNELS
+  narrow_rows_ = nullptr;
+#endif
   constexpr size_t kLongestName = 128;
   char name[kLongestName];
   const uint32_t count = meta().num_operators();
@@ -359,6 +348,9 @@ Error Method::resolve_operators(const MethodOptions& options) {
 // Makes calls of an operator calls of a kernel, whose signature says what they have.
 void Method::bind_operator(Operator& op, const Kernel& kernel) {
   op.kernel = &kernel;
+#if ETIR_NARROW_KERNELS
+  op.narrow = 0;
+#endif
   const char* mark = kernel.signature;
   while (*mark != '\0' && *mark != '>' && *mark != '!') ++mark;
   op.trailing = *mark == '>';
@@ -371,6 +363,22 @@ void Method::bind_operator(Operator& op, const Kernel& kernel) {
   // Of the primitives, those that end in a tensor make a view of it.
   if (!op.trailing && op.arguments > 0 && mark[-1] == 'T') handles_move_ = true;
 }
+
+#if ETIR_NARROW_KERNELS
+// The other calls of an operator, whose kernel is a wider one now, have what they had before.
+void Method::keep_narrow(Operator& op, const Operator& before, const Span<const KernelTable>& tables) {
+  const bool is_same = std::strcmp(op.kernel->signature, before.kernel->signature) == 0;
+  if (before.narrow != 0 || !is_same) {
+    op.narrow = is_same ? before.narrow : 0;
+    return;
+  }
+  for (const KernelTable& table : tables) {
+    if (before.kernel < table.rows || before.kernel >= table.rows + table.count) continue;
+    if (narrow_rows_ == nullptr) narrow_rows_ = table.rows;
+    if (narrow_rows_ == table.rows) op.narrow = static_cast<uint32_t>(before.kernel - table.rows) + 1;
+  }
+}
+#endif
 
 Error Method::check_calls(const Span<const KernelTable>& tables) {
   record_.instruction = 0;
@@ -411,12 +419,18 @@ Error Method::check_call(const flat::Table& call, const Span<const KernelTable>&
     if (!takes(*letter, tag)) {
       return fail(tag == Tag::None ? Check::ArgumentNone : Check::ArgumentKind, i, static_cast<int64_t>(tag));
     }
-    const int left_out = find_left_out(values_, args.get<int32_t>(i), op.kernel->dtypes);
+    const int left_out = find_left_out(args.get<int32_t>(i), op.kernel->dtypes);
     if (left_out >= 0) {
       // Modules for an instruction set have some kernels for some types; those that are linked in have the rest.
       const Kernel* wider = find_wider(tables, *op.kernel);
       if (wider == nullptr) return fail(Check::ArgumentLeftOut, i, left_out);
+#if ETIR_NARROW_KERNELS
+      const Operator before = op;
       bind_operator(op, *wider);
+      keep_narrow(op, before, tables);
+#else
+      bind_operator(op, *wider);
+#endif
       return check_call(call, tables);
     }
   }

@@ -41,6 +41,13 @@
 #include "executor/program.h"
 #include "kernels/kernel.h"
 
+// Where kernels for further instruction sets are loaded (platform/isa.h), an operator may have two: one for some
+// element types, and one for the calls with others. Its number lies in what would be padding: method memory is what
+// files say.
+#if !defined(ETIR_NARROW_KERNELS)
+#define ETIR_NARROW_KERNELS (UINTPTR_MAX > UINT32_MAX)
+#endif
+
 namespace etir {
 
 /// Alignment of all memory that a method is given.
@@ -186,6 +193,9 @@ class Method {
     uint8_t arguments;  // without the trailing slot for what the kernel returns
     bool trailing;      // whether there is such a slot
     int8_t returned;    // the argument whose handle goes there when it is another value; -1 when the slot is a list
+#if ETIR_NARROW_KERNELS
+    uint32_t narrow;  // one more than the row in narrow_rows_ of what is faster for fewer element types; 0: nothing is
+#endif
   };
   struct Delegate {
     const Backend* backend;
@@ -223,6 +233,11 @@ class Method {
   Error prepare();
   Error begin();
   Error run(uint64_t limit, bool single);
+#if ETIR_NARROW_KERNELS
+  void keep_narrow(Operator& op, const Operator& before, const Span<const KernelTable>& tables);
+#endif
+  int find_left_out(int32_t index, DtypeSet dtypes) const;
+  const Kernel& kernel_of(const Operator& op, const int32_t* args) const;
   int written_constant(const Kernel& kernel, const int32_t* args) const;
   void call_kernel(KernelContext& ctx, int32_t index, const int32_t* args);
   void call_delegate(KernelContext& ctx, const flat::Table& call);
@@ -246,6 +261,9 @@ class Method {
   Values values_ = {};
   Tensor* tensors_ = nullptr;
   Operator* operators_ = nullptr;
+#if ETIR_NARROW_KERNELS
+  const Kernel* narrow_rows_ = nullptr;  // of the one table that they are from
+#endif
   Delegate* delegates_ = nullptr;
   int32_t* sizes_ = nullptr;  // of the tensors that are not static; during load, of those that are still to come
   uint8_t* input_set_ = nullptr;

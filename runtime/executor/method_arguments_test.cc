@@ -63,6 +63,37 @@ ETIR_TEST(element_types_that_a_kernel_leaves_out_are_named) {
   }
 }
 
+#if ETIR_NARROW_KERNELS
+int narrow_calls = 0, wide_calls = 0;
+
+// An operator of which a module for an instruction set has floats only.
+ETIR_TEST(a_call_has_the_first_kernel_that_takes_its_element_types) {
+  Small small;
+  Node* integers = small.tensor(32);
+  integers->fields[0] = small.w.u8(static_cast<uint8_t>(ScalarType::Int));
+  small.values->children.push_back(small.value(Tag::Tensor, integers));
+  const auto call = [&](int32_t argument) {
+    Node* fields = small.w.table({small.w.u32(0), small.w.to(small.w.vector<int32_t>({argument, 1, 1}))});
+    small.instructions->children.push_back(small.w.table({small.w.u8(1), small.w.to(fields)}));
+  };
+  call(2), call(0);
+  const Kernel narrow = {"test::twice.out", [](KernelContext&) { ++narrow_calls; }, "T>T", 2, kFloats};
+  const Kernel other = {"test::twice.out", nothing, "TT>T", 2, UINT32_MAX};
+  const Kernel wide = {"test::twice.out", [](KernelContext&) { ++wide_calls; }, "T>T", 2, kFloats | kAllInts};
+  Fixture f(small);
+  f.further = {&wide, 1};
+  CHECK_EQ(f.load(f.needed, 64, 0, {&narrow, 1}), Error::Ok);
+  CHECK_EQ(f.set(), Error::Ok);
+  CHECK_EQ(f.method.execute(), Error::Ok);
+  CHECK_EQ(narrow_calls, 2);
+  CHECK_EQ(wide_calls, 1);
+  // Of one with another signature all calls are.
+  f.further = {&other, 1};
+  CHECK(f.load(f.needed, 64, 0, {&narrow, 1}) != Error::Ok);
+  CHECK(f.record().check == Check::ArgumentCount && f.record().op == 0);
+}
+#endif
+
 ETIR_TEST(a_text_is_the_one_that_the_program_was_compiled_for) {
   for (const std::string own : {"text", ""}) {
     Small small;

@@ -340,9 +340,37 @@ int Method::written_constant(const Kernel& kernel, const int32_t* args) const {
   return -1;
 }
 
+// The number of a dtype of a tensor, maybe in a list, that is not in a set; -1 when there is none.
+int Method::find_left_out(int32_t index, DtypeSet dtypes) const {
+  if (index < 0) return -1;
+  const Tag tag = values_.tags[index];
+  const Payload& payload = values_.payloads[index];
+  if (tag == Tag::Tensor && !contains(dtypes, payload.tensor->dtype)) return static_cast<int>(payload.tensor->dtype);
+  if (tag < Tag::TensorList) return -1;
+  int found = -1;
+  for (uint32_t i = 0; i < detail::vector_count(payload.vector) && found < 0; ++i) {
+    found = find_left_out(flat::read<int32_t>(payload.vector + 4 + 4 * i), dtypes);
+  }
+  return found;
+}
+
+// The kernel of a call: the one for fewer element types where these are all that it has.
+const Kernel& Method::kernel_of(const Operator& op, const int32_t* args) const {
+#if ETIR_NARROW_KERNELS
+  if (op.narrow != 0) {
+    const Kernel& narrow = narrow_rows_[op.narrow - 1];
+    uint32_t i = 0;
+    while (i < op.arguments && find_left_out(args[i], narrow.dtypes) < 0) ++i;
+    if (i == op.arguments) return narrow;
+  }
+#endif
+  (void)args;
+  return *op.kernel;
+}
+
 void Method::call_kernel(KernelContext& ctx, int32_t index, const int32_t* args) {
   const Operator& op = operators_[index];
-  const Kernel& kernel = *op.kernel;
+  const Kernel& kernel = kernel_of(op, args);
   if (check_writes_) {
     const int constant = written_constant(kernel, args);
     if (constant >= 0) {

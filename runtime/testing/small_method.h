@@ -55,7 +55,8 @@ struct Fixture {
     memory.temp.base = static_cast<uint8_t*>(temp_memory.get());
     memory.temp.size = temp_size;
     MethodOptions options;
-    options.kernels = {&table, 1};
+    const KernelTable tables[] = {table, further};
+    options.kernels = {tables, 2};
     options.backends = backends;
     return method.load(program, index, memory, options);
   }
@@ -77,6 +78,7 @@ struct Fixture {
   size_t count = 1;
   uint8_t before = 0;  ///< what is in planned memory when the method is loaded
   BackendTable backends = {};
+  KernelTable further = {};  ///< kernels for what the given ones do not have
   PlannedBuffer buffer;
   std::unique_ptr<void, Free> method_memory, planned_memory, temp_memory;
   alignas(16) float data[6] = {1, 2, 3, 4, 5, 6};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/copy/fill.h"
+#include "kernels/util/half_blocks.h"
 #include "kernels/util/promote.h"
 
 namespace etir {
@@ -12,6 +13,7 @@ namespace etir {
 namespace detail {
 
 constexpr int64_t kConvertBlock = 64;
+constexpr int64_t kConvertedByThread = 16384;
 constexpr DtypeSet kConvertible = kRealBool | kAllInts | kComplex;
 
 inline int64_t to_int64(double value) {
@@ -38,6 +40,9 @@ void load_line(void* to, const char* from, int64_t stride, int64_t n) {
       out[i] = convert<To>(value);
     }
   };
+  if constexpr (std::is_same_v<To, float> && std::is_same_v<T, Half>) {
+    if (stride == sizeof(T)) return floats_from_halves(out, reinterpret_cast<const T*>(from), n);
+  }
   // Of the second loop the compiler makes vectors.
   stride != sizeof(T) ? line(stride) : line(sizeof(T));
 }
@@ -50,6 +55,9 @@ void store_line(char* to, int64_t stride, const void* from, int64_t n) {
       std::memcpy(to + i * step, &value, sizeof(T));
     }
   };
+  if constexpr (std::is_same_v<From, float> && std::is_same_v<T, Half>) {
+    if (stride == sizeof(T)) return halves_from_floats(reinterpret_cast<T*>(to), in, n);
+  }
   stride != sizeof(T) ? line(stride) : line(sizeof(T));
 }
 
@@ -91,15 +99,21 @@ void find_store(ScalarType type, void (*&store)(char*, int64_t, const void*, int
     find_store<int64_t>(to_type, store);
   }
   if (load == nullptr || store == nullptr) return ctx.fail(Check::KernelDtype, 0, static_cast<int64_t>(from_type));
-  ctx.parallel_for(loops.rows(), 16384 / loops.inner() + 1, [&](int64_t begin, int64_t end) {
-    loops.run(begin, end, [&](char* const* data, const int64_t* steps, int64_t n) {
-      alignas(8) char block[kConvertBlock * 8];
-      for (int64_t i = 0; i < n; i += kConvertBlock) {
-        const int64_t count = n - i < kConvertBlock ? n - i : kConvertBlock;
-        load(block, data[1] + i * steps[1], steps[1], count);
-        store(data[0] + i * steps[0], steps[0], block, count);
-      }
-    });
+  const auto line = [&](char* const* data, const int64_t* steps, int64_t begin, int64_t end) {
+    alignas(8) char block[kConvertBlock * 8];
+    for (int64_t i = begin; i < end; i += kConvertBlock) {
+      const int64_t count = end - i < kConvertBlock ? end - i : kConvertBlock;
+      load(block, data[1] + i * steps[1], steps[1], count);
+      store(data[0] + i * steps[0], steps[0], block, count);
+    }
+  };
+  if (loops.rank == 1) {  // Threads share one line, too.
+    const int64_t steps[] = {loops.strides[0][0], loops.strides[1][0]};
+    return ctx.parallel_for(loops.inner(), kConvertedByThread,
+                            [&](int64_t begin, int64_t end) { line(loops.data, steps, begin, end); });
+  }
+  ctx.parallel_for(loops.rows(), kConvertedByThread / loops.inner() + 1, [&](int64_t begin, int64_t end) {
+    loops.run(begin, end, [&](char* const* data, const int64_t* steps, int64_t n) { line(data, steps, 0, n); });
   });
 }
 

@@ -61,7 +61,16 @@ void store_block(char* to, int64_t stride, const void* from, int64_t n) {
 template <typename C, typename D>
 void narrow_block(void* block, int64_t n) {
   C* values = static_cast<C*>(block);
-  for (int64_t i = 0; i < n; ++i) values[i] = convert_element<C>(convert_element<D>(values[i]));
+  if constexpr (std::is_same_v<C, float> && std::is_same_v<D, Half>) {
+    Half halves[64];
+    for (int64_t i = 0; i < n; i += 64) {
+      const int64_t count = n - i < 64 ? n - i : 64;
+      halves_from_floats(halves, values + i, count);
+      floats_from_halves(values + i, halves, count);
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) values[i] = convert_element<C>(convert_element<D>(values[i]));
+  }
 }
 
 /// Dtypes that can be read into C. Complex numbers are read into double for copies that keep their real parts.
