@@ -1,4 +1,5 @@
-// Attention of many queries with AMX: the method of attention_panel.h, with float numbers in three parts of bfloat16.
+// Attention of many queries with AMX: the method of attention_panel.h, with float numbers in three parts of bfloat16,
+// or in two where keys and values have fewer bits than a float has.
 //
 // The queries of all heads that share a key head go together, some positions at a time, so that keys and values are
 // split once for all of them. Scores are keys times queries, a register of sixteen keys and sixteen queries: keys are
@@ -40,8 +41,12 @@ struct QueryRows {
   int64_t head_of(int64_t row) const { return head + row % heads; }
 };
 
+/// Numbers are sums of kParts of bfloat16.
+template <int kParts>
 class TileAttention {
  public:
+  static constexpr int kTurns = Parts<kParts>::kTurns, kPartsSize = Parts<kParts>::kPartsSize;
+  static constexpr int kPartsBytes = Parts<kParts>::kPartsBytes;
   static constexpr int kMostStrips = 6, kMostRows = kMostStrips * kStrip;
   static constexpr int64_t kFloat = sizeof(float);
   static constexpr int kBytes = 256 * 1024;  ///< of all buffers
@@ -94,7 +99,7 @@ class TileAttention {
   float shift[kMostRows];     ///< what weights are relative to
   float total[kMostRows];     ///< of the weights
   float factor[kMostRows];    ///< of the sums before the block
-  WeightSteps weighing[kMostStrips];
+  WeightSteps<kParts> weighing[kMostStrips];
   float query_most = 0;  ///< largest magnitude of the queries, with the scale
   alignas(64) uint8_t memory[kBytes];
 
@@ -157,7 +162,7 @@ class TileAttention {
           const __m512 first = _mm512_mul_ps(sixteen(from[r], s * kTileDepth), scale);
           const __m512 second = _mm512_mul_ps(sixteen(from[r], s * kTileDepth + kTileRows), scale);
           most = larger_bits(larger_bits(most, first), second);
-          split<true>(first, second, parts + r * kTileDepth);
+          split<kParts, true>(first, second, parts + r * kTileDepth);
         }
         // Two numbers that follow each other are one of the columns.
         uint16_t* const to = queries + (int64_t{tile} * steps + s) * kPartsSize;
@@ -205,7 +210,7 @@ class TileAttention {
         const __m512 second = attention->sixteen(from[done], s * kTileDepth + kTileRows);
         most = larger_bits(larger_bits(most, first), second);
         uint16_t* const to = attention->keys + (int64_t{done / kTileRows} * steps + s) * kPartsSize;
-        split<false>(first, second, to + done % kTileRows * kTileDepth);
+        split<kParts, false>(first, second, to + done % kTileRows * kTileDepth);
       }
       ++done;
     }
@@ -248,7 +253,7 @@ class TileAttention {
       uint16_t* const to = values + d / kTileRows * kPartsSize;
       ETIR_UNROLL
       for (int r = 0; r < kTileRows; ++r) {
-        split<true>(_mm512_load_ps(half + r * kTileRows), square.row[r], to + r * kTileDepth);
+        split<kParts, true>(_mm512_load_ps(half + r * kTileRows), square.row[r], to + r * kTileDepth);
       }
     }
     const float value_most = largest(most);
@@ -264,7 +269,7 @@ class TileAttention {
     multiply_scores(first, nothing);
     for (int s = first; s < strips; ++s) {
       begin(s, at);
-      WeightSteps& steps_of_strip = weighing[s];
+      WeightSteps<kParts>& steps_of_strip = weighing[s];
       if (s + 1 < strips) {
         steps_of_strip.share(steps_of_strip.left() - (s == first ? 0 : kLater), kTurns * steps);
         multiply_scores(s + 1, steps_of_strip);
@@ -287,7 +292,7 @@ class TileAttention {
   /// strip's weights are finished, and the next block's keys are packed.
   struct Meanwhile {
     BlockSums sums;
-    WeightSteps* weights;
+    WeightSteps<kParts>* weights;
     KeyRows& keys;
 
     ETIR_PARTS void operator()() {
@@ -323,7 +328,7 @@ class TileAttention {
     const int64_t size = int64_t{steps} * kPartsSize;
     const uint16_t* const query = queries + 2 * strip * size;
     const PartsProduct product = {keys, keys + size, query, query + size, steps};
-    multiply_parts(product, scores_of(strip), kTileSums, 2 * kTileSums, between);
+    multiply_parts<kParts>(product, scores_of(strip), kTileSums, 2 * kTileSums, between);
   }
 
   /// The block's part of the results of a strip, in the places of a step of the depth: for each sixteen queries two
@@ -332,7 +337,7 @@ class TileAttention {
   ETIR_PARTS void multiply_values(int strip, int step, float* to, Between& between) {
     const uint16_t *const weight = weights_of(strip), *const value = values + int64_t{2} * step * kPartsSize;
     const PartsProduct product = {value, value + kPartsSize, weight, weight + kPartsSize, 1};
-    multiply_parts(product, to, kTileSums, 2 * kTileSums, between);
+    multiply_parts<kParts>(product, to, kTileSums, 2 * kTileSums, between);
   }
 
   float* scores_of(int strip) { return scores + int64_t{strip} * 4 * kTileSums; }
@@ -340,7 +345,7 @@ class TileAttention {
 
   /// Finds what the weights of a strip will be relative to, and by what the sums so far are to be multiplied for that.
   ETIR_PARTS void begin(int strip, int64_t at) {
-    WeightSteps weigh;
+    WeightSteps<kParts> weigh;
     weigh.scores = scores_of(strip);
     weigh.to = weights_of(strip);
     weigh.masked = limits[strip * kStrip] < at + kKeyBlock;
@@ -406,9 +411,16 @@ class TileAttention {
 };
 
 /// Apart from what else a task does, since it has buffers on the stack.
-[[gnu::noinline]] inline bool attend(const Attention& task, const QueryRows& rows) {
-  TileAttention attention(task, rows);
+template <int kParts>
+[[gnu::noinline]] bool attend(const Attention& task, const QueryRows& rows) {
+  TileAttention<kParts> attention(task, rows);
   return attention.run();
+}
+
+/// Whether keys and values are sums of two parts: two of every other number are enough then.
+inline bool is_rounded(const Attention& task) {
+  constexpr DtypeSet kRounded = dtype_set(ScalarType::Half, ScalarType::BFloat16);
+  return contains(kRounded, task.key.tensor->dtype) && contains(kRounded, task.value.tensor->dtype);
 }
 
 /// Attention of many queries; false where they are few, not of the form that this is for, or the processor lacks it.
@@ -419,7 +431,8 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
       task.keys > std::numeric_limits<int32_t>::max() || !has_parts()) {
     return false;
   }
-  const int64_t room = TileAttention::most_rows(dim);
+  const bool rounded = is_rounded(task);
+  const int64_t room = rounded ? TileAttention<2>::most_rows(dim) : TileAttention<3>::most_rows(dim);
   const int64_t groups = (repeats + room - 1) / room, heads = (repeats + groups - 1) / groups;
   const int64_t others = task.batches * task.key.heads * groups;
   // As many positions as there is room for, but enough tasks for threads to share them evenly; whole strips.
@@ -439,7 +452,7 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
       // Tasks of a head follow each other, since they have keys in common; late positions first, which have more.
       rows.position = (blocks - 1 - index % blocks) * some;
       rows.positions = min64(some, task.query.positions - rows.position);
-      if (attend(task, rows)) continue;
+      if (rounded ? attend<2>(task, rows) : attend<3>(task, rows)) continue;
       for (int64_t h = 0; h < rows.heads; ++h) {
         run_panels(task, rows.batch, rows.head + h, rows.position, rows.positions);
       }

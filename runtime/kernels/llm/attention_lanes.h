@@ -19,6 +19,7 @@ static_assert(kKeyBlock == kTileDepth, "weights of a block are one step of the d
 
 /// Scores of a strip, [16 queries][key][query], become the parts of weights, four keys of sixteen queries in a step:
 /// two of each half of the block. The steps are shared out evenly to turns.
+template <int kParts>
 class WeightSteps {
  public:
   const float* scores = nullptr;
@@ -60,11 +61,11 @@ class WeightSteps {
         if constexpr (kMasked) seen[k] = _mm512_cmpgt_epi32_mask(limit[tile], _mm512_set1_epi32(key));
       }
       powers_of_two(seen, weight);
-      uint16_t* const parts = to + tile * kPartsSize + first * kTileDepth;
+      uint16_t* const parts = to + tile * Parts<kParts>::kPartsSize + first * kTileDepth;
       ETIR_UNROLL
       for (int k = 0; k < 2; ++k) {
         sum[tile][k] = _mm512_add_ps(sum[tile][k], _mm512_add_ps(weight[2 * k], weight[2 * k + 1]));
-        split<false>(weight[2 * k], weight[2 * k + 1], parts + k * kTileDepth);
+        split<kParts, false>(weight[2 * k], weight[2 * k + 1], parts + k * kTileDepth);
       }
     }
   }

@@ -1,10 +1,13 @@
-// Products of float numbers with AMX, which multiplies bfloat16: every number is the sum of three of those.
+// Products of float numbers with AMX, which multiplies bfloat16: every number is the sum of three of those, or of two.
 //
 // A float has 24 significant bits, a bfloat16 has 8: what is left of a number after the nearest bfloat16 was taken off,
 // twice, is one itself, and nothing is lost. Of the nine products of the parts of two numbers the six largest are
 // summed, in float; the others are less than what float rounds off (Henry, Tang and Heinecke, Leveraging the bfloat16
 // Artificial Intelligence Datatype For Higher-Precision Computations, arXiv:1904.06376). Six products of this kind take
 // a third of the time of one with AVX-512.
+//
+// A float16 has 11 significant bits, and is the sum of two. Where one side was rounded to that, two parts of the other
+// leave out a sixteenth of what the rounding did, and three products are enough.
 //
 // Numbers below 2^-126 count as zero, in parts as well: whoever multiplies keeps to numbers that are far from that, and
 // from infinity.
@@ -27,13 +30,18 @@ inline bool has_parts() {
   return has;
 }
 
-constexpr int kParts = 3;
-constexpr int kTurns = 6;                                   ///< products of parts
-constexpr int kTileDepth = 32;                              ///< numbers of the depth in a register
-constexpr int kPartSize = kTileRows * kTileDepth;           ///< of a register of parts
-constexpr int kPartsSize = kParts * kPartSize;              ///< of all parts of a step of the depth
-constexpr int kTileSums = kTileRows * kTileBytes / 4;       ///< of a register of sums
-constexpr int kPartsBytes = kPartsSize * sizeof(uint16_t);  ///< of all parts of a step of the depth
+constexpr int kTileDepth = 32;                         ///< numbers of the depth in a register
+constexpr int kPartSize = kTileRows * kTileDepth;      ///< of a register of parts
+constexpr int kTileSums = kTileRows * kTileBytes / 4;  ///< of a register of sums
+
+/// Of numbers that are the sum of two or three parts.
+template <int kCount>
+struct Parts {
+  static_assert(kCount == 2 || kCount == 3);
+  static constexpr int kTurns = kCount == 3 ? 6 : 3;                 ///< products of parts
+  static constexpr int kPartsSize = kCount * kPartSize;              ///< of all parts of a step of the depth
+  static constexpr int kPartsBytes = kPartsSize * sizeof(uint16_t);  ///< of them
+};
 
 /// Sixteen vectors of sixteen numbers.
 struct Square {
@@ -96,13 +104,13 @@ ETIR_PARTS inline __m512i upper_halves(__m512i first, __m512i second) {
 
 /// The parts of two vectors, a register apart. Two numbers of the same lane are a pair of the depth: either operand may
 /// have its depth in any order that is the other's, too. Not kNear: parts are truncated, not rounded, which is less to
-/// do and leaves as little out if the other operand's parts are rounded.
-template <bool kNear>
+/// do and leaves as little out if the other operand's parts are rounded. The last of three parts is all that is left,
+/// the last of two is rounded.
+template <int kParts, bool kNear>
 ETIR_PARTS inline void split(__m512 first, __m512 second, uint16_t* to) {
   ETIR_UNROLL
   for (int p = 0; p < kParts; ++p) {
-    // The last part is all that is left.
-    const bool near = kNear && p + 1 < kParts;
+    const bool near = p + 1 < kParts ? kNear : kParts < 3;
     const __m512i a = near ? near_part(first) : _mm512_castps_si512(first);
     const __m512i b = near ? near_part(second) : _mm512_castps_si512(second);
     _mm512_store_si512(to + p * kPartSize, upper_halves(a, b));
@@ -130,7 +138,7 @@ ETIR_PARTS inline void multiply_four() {
 
 #undef ETIR_TILE_MULTIPLY
 
-/// Two operands on each side, all of `steps` steps of the depth: kPartsSize numbers each.
+/// Two operands on each side, all of `steps` steps of the depth: Parts::kPartsSize numbers each.
 struct PartsProduct {
   const uint16_t *upper, *lower;  ///< left operands: [step][part][16 rows][32]
   const uint16_t *left, *right;   ///< right operands: [step][part][16 twos of the depth][16 columns][2]
@@ -143,38 +151,48 @@ struct Nothing {
 };
 
 /// sums[i][j], 16 rows of 16 each, are upper (0) or lower (1) times left (0) or right (1); [1][j] are `below` numbers
-/// after [0][j], and [i][1] `beside` after [i][0]. `between`, kTurns times for each step of the depth, is work for the
-/// units that are idle meanwhile.
-template <typename Between>
+/// after [0][j], and [i][1] `beside` after [i][0]. `between`, Parts::kTurns times for each step of the depth, is work
+/// for the units that are idle meanwhile.
+template <int kParts, typename Between>
 ETIR_PARTS inline void multiply_parts(const PartsProduct& product, float* sums, int64_t below, int64_t beside,
                                       Between& between) {
+  constexpr int kSize = Parts<kParts>::kPartsSize;
   ETIR_TILE_ZERO(0);
   ETIR_TILE_ZERO(1);
   ETIR_TILE_ZERO(2);
   ETIR_TILE_ZERO(3);
   const uint16_t *upper = product.upper, *lower = product.lower, *left = product.left, *right = product.right;
   for (int s = 0; s < product.steps; ++s) {
-    // Parts (left, right) 0 2, 0 1, 1 1, 1 0, 2 0, 0 0: from one to the next, one side stays.
+    // Parts (left, right) 0 2, 0 1, 1 1, 1 0, 2 0, 0 0 of three, 0 1, 0 0, 1 0 of two: from one to the next, one side
+    // stays.
     load_left(upper, lower);
-    load_right(left + 2 * kPartSize, right + 2 * kPartSize);
-    multiply_four();
-    between();
+    if constexpr (kParts == 3) {
+      load_right(left + 2 * kPartSize, right + 2 * kPartSize);
+      multiply_four();
+      between();
+    }
     load_right(left + kPartSize, right + kPartSize);
     multiply_four();
     between();
-    load_left(upper + kPartSize, lower + kPartSize);
-    multiply_four();
-    between();
+    if constexpr (kParts == 3) {
+      load_left(upper + kPartSize, lower + kPartSize);
+      multiply_four();
+      between();
+    }
     load_right(left, right);
     multiply_four();
     between();
-    load_left(upper + 2 * kPartSize, lower + 2 * kPartSize);
+    if constexpr (kParts == 3) {
+      load_left(upper + 2 * kPartSize, lower + 2 * kPartSize);
+      multiply_four();
+      between();
+      load_left(upper, lower);
+    } else {
+      load_left(upper + kPartSize, lower + kPartSize);
+    }
     multiply_four();
     between();
-    load_left(upper, lower);
-    multiply_four();
-    between();
-    upper += kPartsSize, lower += kPartsSize, left += kPartsSize, right += kPartsSize;
+    upper += kSize, lower += kSize, left += kSize, right += kSize;
   }
   ETIR_TILE_STORE(0, sums, kTileBytes);
   ETIR_TILE_STORE(1, sums + beside, kTileBytes);

@@ -1,4 +1,5 @@
-"""Attention of many queries with AMX (``kernels/llm/attention_amx.h``) beside the panels: as accurate as float32."""
+"""Attention of many queries with AMX (``kernels/llm/attention_amx.h``) beside the panels: as accurate as float32, and
+where keys and values are float16, within an eighth of what they have been rounded by (2^-12)."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ CASES = {
 def test_as_accurate_as_float32(panels: Kernels, tiles: Kernels, name: str) -> None:
     case = CASES[name]
     assert case.error(panels) < 2e-6
-    assert case.error(tiles) < 1e-6
+    assert case.error(tiles) < (1e-6 if case.cache is None else 2.0**-12 / 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
