@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from operator import is_
+from dataclasses import dataclass
+from operator import attrgetter
 from weakref import WeakKeyDictionary
 
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import SymbolRefAttr, TensorType
+from xdsl.ir import Attribute, Operation
+
+from etir.dialects.et.layout import LayoutAttr
+
+_type_of = attrgetter("_type")
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """An operation without regions that passed its own verifier: what that has looked at, and what is left to look at
+    around it, which may change without it.
+    """
+
+    operands: tuple[Attribute, ...]
+    properties: dict[str, Attribute]
+    results: tuple[Attribute, ...]
+    symbols: bool
+    """Whether it names symbols."""
+    dims: bool
+    """Whether a result has symbolic dims."""
 
 
 class VerifiedOperations:
     """What a run of passes has verified so far, so that the next verification looks only at what changed.
 
     The constraints of an operation without regions depend on its operand types, properties, attributes and result
-    types. Attributes are immutable: an operation that still has the very objects that were verified is still valid.
-    Everything else (dominance, symbols, dims, structure) is checked anew every time.
+    types. Attributes are immutable: an operation that still has what was verified is still valid. Everything else
+    (dominance, symbols, dims, structure) is checked anew every time.
     """
 
     def __init__(self) -> None:
-        self._seen: WeakKeyDictionary[Operation, tuple[object, ...]] = WeakKeyDictionary()
+        self._seen: WeakKeyDictionary[Operation, Verified] = WeakKeyDictionary()
 
-    def verify(self, op: Operation) -> None:
-        """Run the operation's own verifier, unless it passed with these very objects. Raises what that raises."""
+    def verify(self, op: Operation) -> Verified | None:
+        """Run the operation's own verifier, unless it passed with the same before. Raises what that raises. None for
+        one with regions or successors, of which nothing is remembered.
+        """
         if op.regions or op.successors:
             op.verify_()
-            return
-        now = (
-            *(v.type for v in op._operands),  # pyright: ignore[reportPrivateUsage]
-            *op.properties.values(),
-            *(r.type for r in op.results),
-        )
+            return None
+        operands = tuple(map(_type_of, op._operands))  # pyright: ignore[reportPrivateUsage]
+        results = tuple(map(_type_of, op.results))
         known = self._seen.get(op)
-        if (
-            known is None
-            or len(known) != len(now) + 2
-            or known[-2] != tuple(op.properties)
-            or known[-1] != len(op.results)
-            or not all(map(is_, known, now))
-        ):
+        if known is None or known.operands != operands or known.results != results or known.properties != op.properties:
             op.verify_()
-            self._seen[op] = (*now, tuple(op.properties), len(op.results))
+            symbols = any(isinstance(attribute, SymbolRefAttr) for attribute in op.properties.values())
+            dims = any(map(symbolic_dims, results))
+            known = self._seen[op] = Verified(operands, dict(op.properties), results, symbols, dims)
+        return known
+
+
+def symbolic_dims(type: Attribute) -> tuple[str, ...]:
+    """The names of the symbolic dims of a tensor's type, each once."""
+    if not isinstance(type, TensorType) or not isinstance(type.encoding, LayoutAttr):
+        return ()
+    dims = type.encoding.data.dims
+    return () if dims is None else tuple(dict.fromkeys(name for dim in dims for name in dim.symbols))

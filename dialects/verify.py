@@ -7,7 +7,7 @@ read with its own type, symbolic dims are declared (E0306).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -17,12 +17,12 @@ from xdsl.utils.exceptions import VerifyException
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.dominance import DominatorTree
 from etir.dialects.errors import E0301, E0302, E0303, E0304, E0305, E0306, E0307, E0311
-from etir.dialects.et.layout import LayoutAttr, layout_errors
+from etir.dialects.et.layout import layout_errors
 from etir.dialects.et.origin import carries_origin, origins_in
 from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
-from etir.dialects.verified import VerifiedOperations
+from etir.dialects.verified import Verified, VerifiedOperations, symbolic_dims
 
 
 def verify_module(
@@ -66,31 +66,35 @@ def problems(
         symbols[name.data] = op
     declared = {name: None for name, op in symbols.items() if isinstance(op, DimOp)}
     if unique:  # ModuleOp's own verifier would say the same again, without the place
-        yield from _verify_operation(module, verified)
-    checked_types: dict[Attribute, tuple[str, ...]] = {}
+        yield from _verify_operation(module, verified)[1]
     for op in module.body.block.ops:
         for nested in op.walk():
-            yield from _verify_operation(nested, verified)
+            known, found = _verify_operation(nested, verified)
+            yield from found
             if require_locations and isinstance(nested.location, UnknownLoc) and not isinstance(nested, DimOp):
                 yield E0307.diagnostic(f"'{nested.name}' has no location")
+            # Most operations name no symbol, have no symbolic dim and no block: nothing around them can be wrong.
+            if known is not None and not known.symbols and not known.dims:
+                continue
             yield from _verify_symbols(nested, symbols)
             for value in nested.results:
-                yield from _verify_dims(nested, value.type, declared, checked_types)
+                yield from _verify_dims(nested, value.type, declared)
             for argument in _block_arguments(nested):
                 yield from _verify_argument(nested, argument.type)
-                yield from _verify_dims(nested, argument.type, declared, checked_types)
+                yield from _verify_dims(nested, argument.type, declared)
         for region in op.regions:
-            yield from _verify_dominance(region, {})
+            yield from _verify_dominance(region, set())
 
 
-def _verify_operation(op: Operation, verified: VerifiedOperations) -> Iterator[Diagnostic]:
+def _verify_operation(op: Operation, verified: VerifiedOperations) -> tuple[Verified | None, Sequence[Diagnostic]]:
+    """What is known of an operation that is right by itself, if it is remembered, and what is wrong."""
     try:
         _verify_structure(op)
-        verified.verify(op)
+        return verified.verify(op), ()
     except VerifyException as error:
-        yield E0301.diagnostic(f"'{op.name}' {error}", source_location(op.location))
+        return None, [E0301.diagnostic(f"'{op.name}' {error}", source_location(op.location))]
     except (ValueError, TypeError, KeyError) as error:
-        yield E0301.diagnostic(f"'{op.name}' is malformed: {error}", source_location(op.location))
+        return None, [E0301.diagnostic(f"'{op.name}' is malformed: {error}", source_location(op.location))]
 
 
 def _verify_structure(op: Operation) -> None:
@@ -144,47 +148,38 @@ def _verify_argument(op: Operation, type: Attribute) -> Iterator[Diagnostic]:
         yield E0305.diagnostic(f"'{op.name}' has an argument of type {type}: {problem}", source_location(op.location))
 
 
-def _verify_dims(
-    op: Operation, type: Attribute, declared: dict[str, None], checked: dict[Attribute, tuple[str, ...]]
-) -> Iterator[Diagnostic]:
-    if not isinstance(type, TensorType) or not isinstance(type.encoding, LayoutAttr):
-        return
-    dims = type.encoding.data.dims
-    if dims is None:
-        return
-    missing = checked.get(type)
-    if missing is None:
-        names = dict.fromkeys(name for dim in dims for name in dim.symbols)
-        missing = checked[type] = tuple(name for name in names if name not in declared)
-    for name in missing:
-        yield E0306.diagnostic(
-            f"'{op.name}' has a dim '{name}' that no sym.dim declares",
-            source_location(op.location),
-            help=f"add 'sym.dim @{name} in [1, MAX]' at the top of the module",
-        )
+def _verify_dims(op: Operation, type: Attribute, declared: Mapping[str, None]) -> Iterator[Diagnostic]:
+    for name in symbolic_dims(type):
+        if name not in declared:
+            yield E0306.diagnostic(
+                f"'{op.name}' has a dim '{name}' that no sym.dim declares",
+                source_location(op.location),
+                help=f"add 'sym.dim @{name} in [1, MAX]' at the top of the module",
+            )
 
 
-def _verify_dominance(region: Region, visible: dict[SSAValue, None]) -> Iterator[Diagnostic]:
+def _verify_dominance(region: Region, visible: set[int]) -> Iterator[Diagnostic]:
     """Uses after definitions. Blocks are walked down the dominator tree; each use costs one lookup.
 
-    ``visible`` is what is defined around the region, and is the same again afterwards.
+    ``visible`` has the identities of what is defined around the region, and is the same again afterwards: values are
+    alive meanwhile, and hash in Python.
     """
-    defined: dict[Block, list[SSAValue]] = {}
+    defined: dict[Block, list[int]] = {}
     for block, enters in DominatorTree(region).walk():
         if not enters:
-            for value in defined.pop(block):
-                del visible[value]
+            visible.difference_update(defined.pop(block))
             continue
-        inside = defined[block] = list(block.args)
-        visible.update(dict.fromkeys(inside))
+        inside = defined[block] = [*map(id, block.args)]
+        visible.update(inside)
         for op in block.ops:
-            for index, operand in enumerate(op.operands):
-                if operand not in visible:
+            for index, operand in enumerate(op._operands):  # pyright: ignore[reportPrivateUsage]
+                if id(operand) not in visible:
                     yield E0302.diagnostic(
                         f"operand {index} of '{op.name}' is used where its definition does not reach",
                         source_location(op.location),
                     )
             for nested in op.regions:
-                yield from _verify_dominance(nested, {} if op.has_trait(IsolatedFromAbove) else visible)
-            inside += op.results
-            visible.update(dict.fromkeys(op.results))
+                yield from _verify_dominance(nested, set() if op.has_trait(IsolatedFromAbove) else visible)
+            results = [*map(id, op.results)]
+            inside += results
+            visible.update(results)
