@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.et.layout import dims_of, tensor_of
-from etir.llm.passes.element_values import All, Elements, Linear, Name
+from etir.llm.passes.element_values import All, Elements, Floor, Linear, Name
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,9 @@ def visible_positions(elements: Elements, mask: SSAValue, start: Name, capacity:
     query = Linear({start: 1} if dims[queries] == 1 else {start: 1, queries: 1})
     before = query.plus(Linear({keys: 1}), -1)
     causal, window = False, capacity
-    for one in found.at_least_zero:
+    for condition in found.at_least_zero:
+        # Queries are where the cache is written, and so at one of its positions.
+        one = condition.settled(query, 0, capacity - 1)
         if one == before:
             causal = True
         elif one.plus(before) == Linear({}, one.constant) and one.constant >= 0:
@@ -114,7 +116,7 @@ def cache_write(elements: Elements, value: SSAValue) -> CacheWrite | None:
         return None
     names = [name for name in found.factors if not isinstance(name, int)]
     counted = {} if dims in ((), (1,)) else {0: 1}
-    if len(names) != 1 or found != Linear({names[0]: 1, **counted}):
+    if len(names) != 1 or isinstance(names[0], Floor) or found != Linear({names[0]: 1, **counted}):
         return None
     shape, source = dims_of(tensor_of(op.result)), dims_of(tensor_of(write.source))
     if len(source) != 4 or (*source[:2], source[3]) != (*shape[:2], shape[3]) or source[2] != (dims or (1,))[0]:

@@ -24,8 +24,8 @@ from etir.passes.analysis.constants import ConstantStore
 HIDDEN = -1e30
 """What is added to a score has to be below this to hide a key: no score comes near, in any floating dtype."""
 
-Name: TypeAlias = "int | tuple[object, ...]"
-"""A coordinate (the number of a dim), or a runtime scalar."""
+Name: TypeAlias = "int | tuple[object, ...] | Floor"
+"""A coordinate (the number of a dim), a runtime scalar, or a quotient of them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,42 @@ class Linear:
 
     def renumbered(self, place: Callable[[int], int]) -> Linear:
         """The same with dim ``d`` called ``place(d)``."""
-        return Linear({place(n) if isinstance(n, int) else n: f for n, f in self.factors.items()}, self.constant)
+        return Linear({_renumbered(n, place): f for n, f in self.factors.items()}, self.constant)
+
+    def settled(self, base: Linear, low: int, high: int) -> Linear:
+        """The same for where ``base`` is ``low`` to ``high``: a quotient of ``base``, or of what is a number more or
+        less, is a number if it is the same for both.
+        """
+        result = Linear({}, self.constant)
+        for name, factor in self.factors.items():
+            value = Linear({name: 1})
+            if isinstance(name, Floor):
+                more = name.dividend.plus(base, -1)
+                first, last = ((end + more.constant) // name.divisor for end in (low, high))
+                value = Linear({}, first) if not more.factors and first == last else value
+            result = result.plus(value, factor)
+        return result
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A :class:`Linear` over a positive number, rounded down."""
+
+    factors: frozenset[tuple[Name, int]]
+    constant: int
+    divisor: int
+
+    @property
+    def dividend(self) -> Linear:
+        """What is divided."""
+        return Linear(dict(self.factors), self.constant)
+
+
+def _renumbered(name: Name, place: Callable[[int], int]) -> Name:
+    if isinstance(name, Floor):
+        moved = name.dividend.renumbered(place)
+        return Floor(frozenset(moved.factors.items()), moved.constant, name.divisor)
+    return place(name) if isinstance(name, int) else name
 
 
 @dataclass(frozen=True)
@@ -165,6 +200,55 @@ def _comparison(swapped: bool, strict: bool) -> _Rule:
     return rule
 
 
+def _equal(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
+    left, right = (_aligned(elements, op.arg(name), value) for name in ("self", "other"))
+    if not isinstance(left, Linear) or not isinstance(right, Linear):
+        return None
+    return All((left.plus(right, -1), right.plus(left, -1)))
+
+
+def _quotient(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
+    """Rounded down: a number where that is the same for every element, else a name."""
+    if (
+        tensor_of(value).element_type not in (i32, i64)
+        or op.SCHEMA.name == "div"
+        and op.arg("rounding_mode") != "floor"
+    ):
+        return None
+    left, right = (_aligned(elements, op.arg(name), value) for name in ("self", "other"))
+    if not isinstance(left, Linear) or not isinstance(right, Linear) or right.factors or right.constant <= 0:
+        return None
+    ends = _ends(left, _dims(value))
+    if ends is not None and ends[0] // right.constant == ends[1] // right.constant:
+        return Linear({}, ends[0] // right.constant)
+    return Linear({Floor(frozenset(left.factors.items()), left.constant, right.constant): 1})
+
+
+def _ends(found: Linear, dims: Sequence[Any]) -> tuple[int, int] | None:
+    """The least and the largest of a tensor of these dims; None where they depend on more than its coordinates."""
+    low = high = found.constant
+    for name, factor in found.factors.items():
+        size = dims[name] if isinstance(name, int) else None
+        if not isinstance(size, int) or size < 1:
+            return None
+        low, high = low + min(0, factor * (size - 1)), high + max(0, factor * (size - 1))
+    return low, high
+
+
+def _index(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
+    """What is the same everywhere is so at any place. An index that may be no place of the tensor is an error."""
+    given: Any = op.arg("self")
+    indices: Any = op.arg("indices")
+    found = elements.of(given)
+    for size, index in zip(_dims(given), indices, strict=False):
+        place = elements.of(index) if index is not None else None
+        ends = _ends(place, _dims(index)) if isinstance(place, Linear) else None
+        if index is not None and (ends is None or not isinstance(size, int) or ends[0] < -size or ends[1] >= size):
+            return None
+    formulas = found.at_least_zero if isinstance(found, All) else (found,)
+    return None if any(one is None or one.factors for one in formulas) else found
+
+
 def _both(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
     left, right = (_aligned(elements, op.arg(name), value) for name in ("self", "other"))
     if not isinstance(left, All) or not isinstance(right, All) or left.is_number or right.is_number:
@@ -179,6 +263,8 @@ def _same(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
     found = elements.of(operand)
     if isinstance(found, All) and found.is_number:
         return found
+    if isinstance(found, Linear) and not found.factors and after == i1:
+        return _truth(found.constant != 0)
     return found if before == after else None
 
 
@@ -191,8 +277,14 @@ def _expand(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
     return _aligned(elements, op.operands[0], value)
 
 
-def _ones(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
-    return _truth(True) if tensor_of(value).element_type == i1 else None
+def _everywhere(number: int) -> _Rule:
+    def rule(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
+        type = tensor_of(value).element_type
+        if type == i1:
+            return _truth(number != 0)
+        return Linear({}, number) if type in (i32, i64) else None
+
+    return rule
 
 
 def _where(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
@@ -232,12 +324,16 @@ _FAMILIES: Sequence[tuple[_Rule, Sequence[str]]] = (
     (_comparison(swapped=False, strict=True), ("gt.Tensor", "gt.Scalar")),
     (_comparison(swapped=True, strict=False), ("le.Tensor", "le.Scalar")),
     (_comparison(swapped=True, strict=True), ("lt.Tensor", "lt.Scalar")),
+    (_equal, ("eq.Tensor", "eq.Scalar")),
+    (_quotient, ("floor_divide.default", "floor_divide.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
     (_both, ("__and__.Tensor", "bitwise_and.Tensor", "logical_and.default")),
     (_same, ("to.dtype", "to.dtype_layout", "to.device", "_to_copy.default", "alias.default", "detach.default")),
     (_same, ("clone.default", "contiguous.default")),
     (_unsqueeze, ("unsqueeze.default",)),
     (_expand, ("expand.default",)),
-    (_ones, ("ones.default", "new_ones.default", "ones_like.default")),
+    (_everywhere(1), ("ones.default", "new_ones.default", "ones_like.default")),
+    (_everywhere(0), ("zeros.default", "new_zeros.default", "zeros_like.default")),
+    (_index, ("index.Tensor",)),
     (_where, ("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")),
 )
 _RULES: dict[str, _Rule] = {f"aten.{name}": rule for rule, names in _FAMILIES for name in names}

@@ -176,3 +176,133 @@ func.func @cast(%q: tensor<1x1x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: tens
   et.write_state @values, %v : tensor<1x1x8x4xf32>
   func.return %y : tensor<1x1x3x4xf32>
 }
+
+// -----
+
+// Chunks as long as the cache: all positions, which are those that are written, are in the first one.
+
+et.state @keys : tensor<1x1x8x4xf32>
+et.state @values : tensor<1x1x8x4xf32>
+
+// CHECK-LABEL: func.func @long_chunks
+func.func @long_chunks(%q: tensor<1x1x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: tensor<1x1x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x1x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %before = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %chunk = aten.floor_divide.default(%keys, 8) : (tensor<8xi64>) -> tensor<8xi64>
+  %own = aten.floor_divide.default(%rows, 8) : (tensor<3x1xi64>) -> tensor<3x1xi64>
+  %more = aten.eq.Tensor(%chunk, %own) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %seen = aten.bitwise_and.Tensor(%before, %more) : (tensor<3x8xi1>, tensor<3x8xi1>) -> tensor<3x8xi1>
+  %kc = et.read_state @keys : tensor<1x1x8x4xf32>
+  %vc = et.read_state @values : tensor<1x1x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  // WHY: 'attend-by-position' rewrote 'aten.scaled_dot_product_attention.default'
+  // CHECK: llama.custom_sdpa.default
+  // CHECK-NOT: scaled_dot_product
+  %y = aten.scaled_dot_product_attention.default(%q, %k, %v, %seen) : (tensor<1x1x3x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<3x8xi1>) -> tensor<1x1x3x4xf32>
+  et.write_state @keys, %k : tensor<1x1x8x4xf32>
+  et.write_state @values, %v : tensor<1x1x8x4xf32>
+  func.return %y : tensor<1x1x3x4xf32>
+}
+
+// -----
+
+// Shorter chunks: a query does not see the chunks before its own.
+
+et.state @keys : tensor<1x1x8x4xf32>
+et.state @values : tensor<1x1x8x4xf32>
+
+// CHECK-LABEL: func.func @short_chunks
+func.func @short_chunks(%q: tensor<1x1x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: tensor<1x1x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x1x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %before = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %chunk = aten.floor_divide.default(%keys, 7) : (tensor<8xi64>) -> tensor<8xi64>
+  %own = aten.floor_divide.default(%rows, 7) : (tensor<3x1xi64>) -> tensor<3x1xi64>
+  %more = aten.eq.Tensor(%chunk, %own) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %seen = aten.bitwise_and.Tensor(%before, %more) : (tensor<3x8xi1>, tensor<3x8xi1>) -> tensor<3x8xi1>
+  %kc = et.read_state @keys : tensor<1x1x8x4xf32>
+  %vc = et.read_state @values : tensor<1x1x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  // WHY: the mask hides other keys than those after the query
+  // CHECK: aten.scaled_dot_product_attention.default
+  %y = aten.scaled_dot_product_attention.default(%q, %k, %v, %seen) : (tensor<1x1x3x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<3x8xi1>) -> tensor<1x1x3x4xf32>
+  et.write_state @keys, %k : tensor<1x1x8x4xf32>
+  et.write_state @values, %v : tensor<1x1x8x4xf32>
+  func.return %y : tensor<1x1x3x4xf32>
+}
+
+// -----
+
+// A mask for padding that says of every token that it is none.
+
+et.state @keys : tensor<1x1x8x4xf32>
+et.state @values : tensor<1x1x8x4xf32>
+
+// CHECK-LABEL: func.func @no_padding
+func.func @no_padding(%q: tensor<1x1x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: tensor<1x1x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x1x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %before = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %ones = aten.ones.default(size = [1, 8], dtype = i64) : () -> tensor<1x8xi64>
+  %tokens = aten.to.dtype(%ones, dtype = i1) : (tensor<1x8xi64>) -> tensor<1x8xi1>
+  %batch = aten.zeros.default(size = [1, 1], dtype = i64) : () -> tensor<1x1xi64>
+  %one = aten.index.Tensor(%tokens, [%batch, %keys]) : (tensor<1x8xi1>, tensor<1x1xi64>, tensor<8xi64>) -> tensor<1x8xi1>
+  %more = aten.expand.default(%one, size = [3, 8]) : (tensor<1x8xi1>) -> tensor<3x8xi1>
+  %seen = aten.bitwise_and.Tensor(%before, %more) : (tensor<3x8xi1>, tensor<3x8xi1>) -> tensor<3x8xi1>
+  %kc = et.read_state @keys : tensor<1x1x8x4xf32>
+  %vc = et.read_state @values : tensor<1x1x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  // WHY: 'attend-by-position' rewrote 'aten.scaled_dot_product_attention.default'
+  // CHECK: llama.custom_sdpa.default
+  // CHECK-NOT: scaled_dot_product
+  %y = aten.scaled_dot_product_attention.default(%q, %k, %v, %seen) : (tensor<1x1x3x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<3x8xi1>) -> tensor<1x1x3x4xf32>
+  et.write_state @keys, %k : tensor<1x1x8x4xf32>
+  et.write_state @values, %v : tensor<1x1x8x4xf32>
+  func.return %y : tensor<1x1x3x4xf32>
+}
+
+// -----
+
+// One that is too short for the keys: an error, which must stay one.
+
+et.state @keys : tensor<1x1x8x4xf32>
+et.state @values : tensor<1x1x8x4xf32>
+
+// CHECK-LABEL: func.func @short_padding
+func.func @short_padding(%q: tensor<1x1x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: tensor<1x1x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x1x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %before = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %ones = aten.ones.default(size = [1, 7], dtype = i64) : () -> tensor<1x7xi64>
+  %tokens = aten.to.dtype(%ones, dtype = i1) : (tensor<1x7xi64>) -> tensor<1x7xi1>
+  %batch = aten.zeros.default(size = [1, 1], dtype = i64) : () -> tensor<1x1xi64>
+  %one = aten.index.Tensor(%tokens, [%batch, %keys]) : (tensor<1x7xi1>, tensor<1x1xi64>, tensor<8xi64>) -> tensor<1x8xi1>
+  %more = aten.expand.default(%one, size = [3, 8]) : (tensor<1x8xi1>) -> tensor<3x8xi1>
+  %seen = aten.bitwise_and.Tensor(%before, %more) : (tensor<3x8xi1>, tensor<3x8xi1>) -> tensor<3x8xi1>
+  %kc = et.read_state @keys : tensor<1x1x8x4xf32>
+  %vc = et.read_state @values : tensor<1x1x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x1x8x4xf32>, tensor<3xi64>, tensor<1x1x3x4xf32>) -> tensor<1x1x8x4xf32>
+  // WHY: nothing is known about the mask
+  // CHECK: aten.scaled_dot_product_attention.default
+  %y = aten.scaled_dot_product_attention.default(%q, %k, %v, %seen) : (tensor<1x1x3x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<3x8xi1>) -> tensor<1x1x3x4xf32>
+  et.write_state @keys, %k : tensor<1x1x8x4xf32>
+  et.write_state @values, %v : tensor<1x1x8x4xf32>
+  func.return %y : tensor<1x1x3x4xf32>
+}
