@@ -112,3 +112,63 @@ def rotary(input: Array, cos: Array, sin: Array) -> Array:
     half = input.shape[-1] // 2
     crossed = np.concatenate([-input[..., half:], input[..., :half]], -1)
     return input * cos[:, :, None] + crossed * sin[:, :, None]
+
+
+@op("etir.cached_attention.default")
+def cached_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    start_pos: int,
+    attn_mask: Array | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    sinks: Array | None = None,
+    q_zero_points: Array | None = None,
+    q_scales: Array | None = None,
+    k_zero_points: Array | None = None,
+    k_scales: Array | None = None,
+    v_zero_points: Array | None = None,
+    v_scales: Array | None = None,
+) -> Array:
+    """Attention of ``[1, n, heads, width]`` over a cache of which ``start_pos + n`` positions are in use.
+
+    With a mask ``[n, capacity]`` all of them are. Scores become ``softcap * tanh(score / softcap)`` where that is not
+    0; ``sinks`` ``[heads]`` are one more score of each softmax, without a value. int8 has a scale and a zero point for
+    each vector; the result is float32 then.
+    """
+    if attn_mask is not None and is_causal:
+        raise ValueError("attn_mask and is_causal exclude each other")
+    dtype = np.dtype(np.float32) if query.dtype == np.int8 else query.dtype
+    parts = (query, q_zero_points, q_scales), (key, k_zero_points, k_scales), (value, v_zero_points, v_scales)
+    wide = compute_dtype(dtype)
+    q, k, v = (np.swapaxes(_dequantized(to(x, wide), zeros, scales), 1, 2) for x, zeros, scales in parts)
+    used = start_pos + q.shape[2]
+    if start_pos < 0 or used > k.shape[2]:
+        raise ValueError(f"positions {start_pos} to {used} of a cache of {k.shape[2]}")
+    if attn_mask is None:
+        k, v = k[:, :, :used], v[:, :, :used]
+    k, v = (_repeated_heads(x, q.shape[1]) for x in (k, v))
+    scores = np.matmul(q, np.swapaxes(k, -2, -1)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    if attn_mask is not None:
+        scores = scores + to(attn_mask, wide)
+    elif is_causal:
+        rows, columns = np.ogrid[: scores.shape[-2], : scores.shape[-1]]
+        scores = np.where(columns <= rows + start_pos, scores, -np.inf)
+    if sinks is not None:
+        last = np.broadcast_to(to(sinks, wide)[None, :, None, None], (*scores.shape[:3], 1))
+        scores = np.concatenate([scores, last], -1)
+    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isinf(top), 0, top))
+    sums = np.sum(weights, axis=-1, keepdims=True)
+    weights = (weights / np.where(sums == 0, 1, sums))[..., : k.shape[2]]
+    return to(np.swapaxes(np.matmul(weights, v), 1, 2), dtype)
+
+
+def _dequantized(x: Array, zero_points: Array | None, scales: Array | None) -> Array:
+    if zero_points is None or scales is None:
+        return x
+    return (x - to(zero_points, x.dtype)) * to(scales, x.dtype)

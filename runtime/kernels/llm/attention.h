@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "kernels/kernel.h"
+#include "kernels/llm/attention_task.h"
 #include "kernels/llm/dot.h"
 #include "kernels/util/dispatch.h"
 #include "kernels/util/gemm.h"
@@ -26,9 +27,6 @@
 
 namespace etir::llm {
 
-constexpr DtypeSet kAttentionTypes =
-    dtype_set(ScalarType::Float, ScalarType::Half, ScalarType::BFloat16, ScalarType::Char);
-
 constexpr int64_t kQueries = 4;
 constexpr int64_t kKeys = 64;
 constexpr int64_t kDims = 256;
@@ -39,35 +37,6 @@ static_assert(kKeys % kScoreLanes == 0);
 inline int64_t lanes_of(int64_t count) { return (count + kScoreLanes - 1) / kScoreLanes * kScoreLanes; }
 inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-
-/// Vectors of one size, for each batch, position and head; of 8 bits with a scale and zero point each, or floating.
-struct Vectors {
-  const Tensor* tensor;
-  const Tensor* scales;                          ///< Float, or null
-  const Tensor* zero_points;                     ///< Char, or null
-  int64_t batch_step, position_step, head_step;  ///< steps in vectors
-  int64_t positions, heads, dim;
-
-  int64_t number(int64_t batch, int64_t position, int64_t head) const {
-    return batch * batch_step + position * position_step + head * head_step;
-  }
-  /// Elements [first, first + n) of a vector as float: in place where they are, else in `buffer`.
-  const float* load(int64_t number, int64_t first, int64_t n, float* buffer) const {
-    const int64_t at = number * dim + first;
-    if (tensor->dtype == ScalarType::Float) return tensor->ptr<float>() + at;
-    if (tensor->dtype == ScalarType::Half) return floats_from_halves(buffer, tensor->ptr<Half>() + at, n), buffer;
-    dispatch<kAttentionTypes>(tensor->dtype, [&](auto tag) {
-      const auto* from = tensor->ptr<typename decltype(tag)::type>() + at;
-      for (int64_t i = 0; i < n; ++i) buffer[i] = convert<float>(from[i]);
-    });
-    if (scales != nullptr) {
-      const float scale = scales->ptr<float>()[number];
-      const float zero = zero_points != nullptr ? static_cast<float>(zero_points->ptr<int8_t>()[number]) : 0.0f;
-      for (int64_t i = 0; i < n; ++i) buffer[i] = (buffer[i] - zero) * scale;
-    }
-    return buffer;
-  }
-};
 
 #if ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
 /// Rows of the left matrix, kRows at a time, then what is left of them.
@@ -89,17 +58,6 @@ inline void multiply_rows(const float* a, int64_t a_row, int64_t a_col, const fl
 }
 
 #endif
-
-struct Attention {
-  Vectors query, key, value;
-  const Tensor* mask;  ///< [queries, keys], added; or null
-  Tensor* out;         ///< laid out as the query
-  int64_t batches;
-  int64_t start;  ///< position of the first query among the keys
-  int64_t keys;   ///< keys in use
-  bool causal;
-  float scale;
-};
 
 inline float mask_at(const Tensor& mask, int64_t at) {
   float value = 0;
@@ -154,12 +112,12 @@ template <typename T>
 constexpr bool kLoadsEight = std::is_same_v<T, float>;
 #endif
 
-/// Scores of `count` keys, `step` numbers apart, for kCount queries of `n` numbers, a multiple of 16: a key is read
-/// once for all of them. Sums are those of dot(), in its order.
+/// Scores of `count` keys, `step` numbers apart and their values `value_step`, for kCount queries of `n` numbers, a
+/// multiple of 16: a key is read once for all of them. Sums are those of dot(), in its order.
 template <int kCount, typename T>
-inline void score_keys(const float* const* queries, const T* key, const T* value, int64_t step, int64_t count,
-                       int64_t n, float (*scores)[kKeys]) {
-  for (int64_t j = 0; j < count; ++j, key += step, value += step) {
+inline void score_keys(const float* const* queries, const T* key, const T* value, int64_t step, int64_t value_step,
+                       int64_t count, int64_t n, float (*scores)[kKeys]) {
+  for (int64_t j = 0; j < count; ++j, key += step, value += value_step) {
     prefetch<3>(key + kKeysAhead * step, n);
     prefetch<2>(value, n);
     __m256 sums[kCount][2];
@@ -192,17 +150,17 @@ inline void score_keys(const float* const* queries, const T* key, const T* value
 /// The same for 1 to kQueries queries.
 template <typename T>
 inline void score_keys(int64_t queries_count, const float* const* queries, const T* key, const T* value, int64_t step,
-                       int64_t count, int64_t n, float (*scores)[kKeys]) {
+                       int64_t value_step, int64_t count, int64_t n, float (*scores)[kKeys]) {
   static_assert(kQueries == 4);
   switch (queries_count) {
     case 1:
-      return score_keys<1>(queries, key, value, step, count, n, scores);
+      return score_keys<1>(queries, key, value, step, value_step, count, n, scores);
     case 2:
-      return score_keys<2>(queries, key, value, step, count, n, scores);
+      return score_keys<2>(queries, key, value, step, value_step, count, n, scores);
     case 3:
-      return score_keys<3>(queries, key, value, step, count, n, scores);
+      return score_keys<3>(queries, key, value, step, value_step, count, n, scores);
     default:
-      return score_keys<4>(queries, key, value, step, count, n, scores);
+      return score_keys<4>(queries, key, value, step, value_step, count, n, scores);
   }
 }
 #endif
@@ -218,28 +176,28 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
   const bool quantized = key.scales != nullptr;
   for (int64_t d = 0; d < task.query.dim; d += kDims) {
     const int64_t n = min64(kDims, task.query.dim - d);
-    const float* queries[kQueries];
+    const float* queries[kQueries] = {};
     for (int64_t q = 0; q < block.count; ++q) {
       queries[q] =
           task.query.load(task.query.number(block.batch, block.position[q], block.head[q]), d, n, query_buffer[q]);
       for (int64_t i = 0; quantized && i < n; ++i) query_sums[q] += queries[q][i];
     }
-    const int64_t step = key.position_step * key.dim;
+    const int64_t step = key.position_step * key.dim, value_step = task.value.position_step * task.value.dim;
     const T* row = key.tensor->ptr<T>() + first_key * key.dim + d;
-    // Values lie as keys do, and are needed when the scores are known.
+    // Values are needed when the scores are known.
     const T* value =
         task.value.tensor->ptr<T>() + task.value.number(block.batch, first, block.key_head) * task.value.dim + d;
 #if defined(__AVX2__) && defined(__FMA__)
     if constexpr (kLoadsEight<T>) {
       if (n == task.query.dim && n % 16 == 0) {
-        score_keys(block.count, queries, row, value, step, count, n, scores);
+        score_keys(block.count, queries, row, value, step, value_step, count, n, scores);
         continue;
       }
     }
 #endif
     // One key after the other: rows that are read side by side are slower where they come from memory. A head's rows
     // are pieces with those of other heads between them, which no processor fetches ahead by itself.
-    for (int64_t j = 0; j < count; ++j, row += step, value += step) {
+    for (int64_t j = 0; j < count; ++j, row += step, value += value_step) {
       prefetch<3>(row + kKeysAhead * step, n);
       prefetch<2>(value, n);
       const float* at = as_float(row, n, key_buffer);
@@ -261,6 +219,7 @@ inline void score(const Attention& task, const QueryBlock& block, int64_t first,
   for (int64_t q = 0; q < block.count; ++q) {
     const int64_t seen = max64(0, min64(count, block.limit[q] - first));
     for (int64_t j = 0; j < seen; ++j) scores[q][j] *= task.scale;
+    if (task.softcap != 0) cap_scores(scores[q], seen, task.softcap);
     for (int64_t j = 0; task.mask != nullptr && j < seen; ++j) {
       scores[q][j] += mask_at(*task.mask, block.position[q] * task.keys + first + j);
     }
@@ -419,13 +378,15 @@ inline void merge(Partial* parts, int64_t count, int64_t queries, int64_t n) {
         parts->sums[q][i] = (p == 0 ? 0.0f : parts->sums[q][i]) + parts[p].sums[q][i] * by;
       }
     }
+    parts->largest[q] = most;
   }
 }
 
 /// Results [dim_first, dim_first + n) of a block.
 inline void finish(const Attention& task, const QueryBlock& block, int64_t dim_first, int64_t n, const Partial& from) {
   for (int64_t q = 0; q < block.count; ++q) {
-    const float by = from.total[q] != 0.0f ? 1.0f / from.total[q] : 0.0f;
+    const float total = from.total[q] + sink_weight(task, block.head[q], from.largest[q]);
+    const float by = total != 0.0f ? 1.0f / total : 0.0f;
     const int64_t at = task.query.number(block.batch, block.position[q], block.head[q]) * task.value.dim + dim_first;
     dispatch<kAttentionTypes>(task.out->dtype, [&](auto tag) {
       using To = typename decltype(tag)::type;

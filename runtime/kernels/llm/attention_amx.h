@@ -345,6 +345,7 @@ class TileAttention {
 
   /// Finds what the weights of a strip will be relative to, and by what the sums so far are to be multiplied for that.
   ETIR_PARTS void begin(int strip, int64_t at) {
+    if (task.softcap != 0) cap_scores_wide(scores_of(strip), 4 * kTileSums, task.softcap);
     WeightSteps<kParts> weigh;
     weigh.scores = scores_of(strip);
     weigh.to = weights_of(strip);
@@ -380,6 +381,9 @@ class TileAttention {
   /// Writes the results.
   ETIR_PARTS void finish() {
     const int64_t dim = task.query.dim, column = int64_t{2} * steps * kTileSums;
+    for (int row = 0; task.sinks != nullptr && row < rows.count(); ++row) {
+      total[row] += sink_weight(task, rows.head_of(row), shift[row]);
+    }
     for (int row = 0; row < rows.count(); row += kTileRows) {
       const __m512 by = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_loadu_ps(total + row));
       for (int64_t d = 0; d < dim; d += kTileRows) {
@@ -427,8 +431,8 @@ inline bool is_rounded(const Attention& task) {
 inline bool run_tiles(KernelContext& ctx, const Attention& task) {
   constexpr int64_t kFew = 24, kLeast = 48, kTasks = 16;
   const int64_t dim = task.query.dim, repeats = task.query.heads / task.key.heads;
-  if (task.mask != nullptr || !takes_panels(task) || dim % kTileRows != 0 || task.query.positions * repeats < kFew ||
-      task.keys > std::numeric_limits<int32_t>::max() || !has_parts()) {
+  if (task.mask != nullptr || dim != task.value.dim || !takes_panels(task) || dim % kTileRows != 0 ||
+      task.query.positions * repeats < kFew || task.keys > std::numeric_limits<int32_t>::max() || !has_parts()) {
     return false;
   }
   const bool rounded = is_rounded(task);

@@ -50,10 +50,10 @@ struct PanelAttention {
     const int64_t key_head = head / (task.query.heads / task.key.heads);
     const int64_t end = limit(count - 1);
     float* to = sums;
-    int64_t to_row = task.query.dim;
+    int64_t to_row = task.value.dim;
     if constexpr (kDirect) {
-      to = task.out->ptr<float>() + task.query.number(batch, first, head) * task.query.dim;
-      to_row = task.query.position_step * task.query.dim;
+      to = task.out->ptr<float>() + task.query.number(batch, first, head) * task.value.dim;
+      to_row = task.query.position_step * task.value.dim;
     }
     for (int64_t at = 0; at < end; at += kBlock) {
       const int keys = static_cast<int>(min64(kBlock, end - at));
@@ -80,7 +80,7 @@ struct PanelAttention {
   }
 
   void multiply_values(const float* value, int64_t row, int keys, float* to, int64_t to_row, bool adds) {
-    const int64_t dim = task.query.dim;
+    const int64_t dim = task.value.dim;
     int64_t d = 0;
 #if ETIR_WIDE
     if constexpr (kWide) {
@@ -147,6 +147,7 @@ struct PanelAttention {
 
   /// Scores become weights, relative to the largest score so far.
   void weigh(int64_t at, int keys) {
+    if (task.softcap != 0) cap_scores(scores, int64_t{keys} * kPanel, task.softcap);
     if (at + keys > limit(0)) {
       for (int q = 0; q < count; ++q) {
         for (int64_t j = max64(limit(q) - at, 0); j < keys; ++j) scores[j * kPanel + q] = kNever;
@@ -177,19 +178,20 @@ struct PanelAttention {
     for (int q = 0; q < count; ++q) {
       if (rescale[q] == 1.0f) continue;
       float* row = to + q * to_row;
-      for (int64_t d = 0; d < task.query.dim; ++d) row[d] *= rescale[q];
+      for (int64_t d = 0; d < task.value.dim; ++d) row[d] *= rescale[q];
     }
   }
 
   void finish(const float* from, int64_t from_row) const {
     for (int q = 0; q < count; ++q) {
-      const float by = total[q] != 0.0f ? 1.0f / total[q] : 0.0f;
-      const int64_t at = task.query.number(batch, first + q, head) * task.query.dim;
+      const float all = total[q] + sink_weight(task, head, largest[q]);
+      const float by = all != 0.0f ? 1.0f / all : 0.0f;
+      const int64_t at = task.query.number(batch, first + q, head) * task.value.dim;
       dispatch<kAttentionTypes>(task.out->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         if constexpr (!std::is_integral_v<T>) {
           T* to = task.out->ptr<T>() + at;
-          for (int64_t d = 0; d < task.query.dim; ++d) to[d] = convert<T>(from[q * from_row + d] * by);
+          for (int64_t d = 0; d < task.value.dim; ++d) to[d] = convert<T>(from[q * from_row + d] * by);
         }
       });
     }
@@ -216,9 +218,9 @@ inline bool has_wide_panels() {
 /// Queries [first, first + count) of one head; queries and results are float.
 template <bool kInPlace>
 inline void run_float_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
-  const int64_t dim = task.query.dim;
+  const int64_t dim = max64(task.query.dim, task.value.dim);
 #if ETIR_WIDE
-  if (dim <= 128 && dim % kWideLanes == 0 && has_wide_panels()) {
+  if (dim <= 128 && task.value.dim % kWideLanes == 0 && has_wide_panels()) {
     // The last queries of a task take a panel that is as wide as they need.
     const int64_t rest = count % (3 * kWideLanes), whole = rest > 2 * kWideLanes ? count : count - rest;
     run_panels<3, 128, true, kInPlace, true>(task, batch, head, first, whole);
@@ -243,8 +245,9 @@ inline void run_panels(const Attention& task, int64_t batch, int64_t head, int64
 /// Whether queries are many, and of the form that panels are for.
 inline bool takes_panels(const Attention& task) {
   constexpr int64_t kFew = 5;
-  const int64_t dim = task.query.dim;
-  return task.mask == nullptr && task.query.positions >= kFew && dim <= 256 && dim % Vector<float>::kLanes == 0;
+  const int64_t dim = max64(task.query.dim, task.value.dim);
+  return task.mask == nullptr && task.query.positions >= kFew && dim <= 256 &&
+         task.value.dim % Vector<float>::kLanes == 0;
 }
 
 /// Attention of many queries; false where they are not for panels.

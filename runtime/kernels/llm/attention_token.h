@@ -120,7 +120,7 @@ ETIR_AVX512 inline void multiply_keys(const float* query, const T* key, const T*
 /// whole vectors. Rows of `next`, as far apart, are asked for.
 template <int kCount, int kVectors, typename T>
 ETIR_AVX512 inline void score_keys(const float* query, const T* key, const T* next, int64_t step, int64_t count,
-                                   int64_t dim, float scale, float (*scores)[kBlock]) {
+                                   int64_t dim, float scale, float softcap, float (*scores)[kBlock]) {
   alignas(64) float rows[kCount][kWideLanes * kWideLanes];
   const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (int64_t first = 0; first < count; first += kWideLanes) {
@@ -135,7 +135,12 @@ ETIR_AVX512 inline void score_keys(const float* query, const T* key, const T* ne
     const auto seen = static_cast<__mmask16>((1u << some) - 1);
     ETIR_UNROLL
     for (int q = 0; q < kCount; ++q) {
-      const __m512 sums = _mm512_mul_ps(sums_of_rows(rows[q]), _mm512_set1_ps(scale));
+      __m512 sums = _mm512_mul_ps(sums_of_rows(rows[q]), _mm512_set1_ps(scale));
+      if (softcap != 0) {
+        _mm512_store_ps(scores[q] + first, sums);
+        cap_scores_wide(scores[q] + first, kWideLanes, softcap);
+        sums = _mm512_load_ps(scores[q] + first);
+      }
       _mm512_store_ps(scores[q] + first, _mm512_mask_mov_ps(never, seen, sums));
     }
   }
@@ -260,7 +265,7 @@ struct Block {
   const T *key, *value;
   const T *next_key, *next_value;  ///< what is needed after them
   int64_t step, count, dim;
-  float scale;
+  float scale, softcap;
 };
 
 template <int kCount, typename T>
@@ -268,7 +273,7 @@ ETIR_AVX512 inline void attend(const Block<T>& block, float* results) {
   alignas(64) float scores[kCount][kBlock];
   float rescale[kCount];
   const auto score = block.dim % (4 * kWideLanes) == 0 ? score_keys<kCount, 4, T> : score_keys<kCount, 1, T>;
-  score(block.query, block.key, block.next_key, block.step, block.count, block.dim, block.scale, scores);
+  score(block.query, block.key, block.next_key, block.step, block.count, block.dim, block.scale, block.softcap, scores);
   const int64_t size = result_size(block.dim);
   weigh<kCount>(scores, block.count, results + block.dim, size, rescale);
   int64_t d = 0;
@@ -327,7 +332,8 @@ ETIR_AVX512 inline void attend_range(const Attention& task, int64_t batch, int64
       Block<T> block;
       block.key = keys + at * step + h * head_step, block.value = values + at * step + h * head_step;
       block.next_key = keys + next, block.next_value = values + next;
-      block.step = step, block.count = min64(length, end - at), block.dim = dim, block.scale = task.scale;
+      block.step = step, block.count = min64(length, end - at), block.dim = dim;
+      block.scale = task.scale, block.softcap = task.softcap;
       for (int64_t q = 0; q < repeats; q += kMostQueries) {
         const int64_t number = task.query.number(batch, 0, (head + h) * repeats + q);
         block.query = task.query.tensor->ptr<float>() + number * dim;
@@ -337,10 +343,11 @@ ETIR_AVX512 inline void attend_range(const Attention& task, int64_t batch, int64
   }
 }
 
-/// Combines the results of `ranges` ranges, `step` numbers apart, in order: those of `count` queries, at most sixteen.
-/// Results are `dim` numbers each, one after the other.
-ETIR_AVX512 inline void combine(const float* results, int64_t ranges, int64_t step, int64_t count, int64_t dim,
-                                float* to) {
+/// Combines the results of `ranges` ranges, `step` numbers apart, in order: those of `count` queries, at most sixteen,
+/// from head `head` on. Results are `dim` numbers each, one after the other.
+ETIR_AVX512 inline void combine(const Attention& task, int64_t head, const float* results, int64_t ranges, int64_t step,
+                                int64_t count, float* to) {
+  const int64_t dim = task.value.dim;
   const int64_t size = result_size(dim);
   const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   const __mmask16 all[1] = {0xffff};
@@ -363,6 +370,13 @@ ETIR_AVX512 inline void combine(const float* results, int64_t ranges, int64_t st
     _mm512_store_ps(by[r], factor[0]);
   }
   alignas(64) float whole[kWideLanes];
+  if (task.sinks != nullptr) {
+    alignas(64) float shifts[kWideLanes];
+    _mm512_store_ps(shifts, most);
+    _mm512_store_ps(whole, total);
+    for (int64_t q = 0; q < count; ++q) whole[q] += sink_weight(task, (head + q) % task.query.heads, shifts[q]);
+    total = _mm512_load_ps(whole);
+  }
   const __mmask16 some = _mm512_cmp_ps_mask(total, _mm512_setzero_ps(), _CMP_NEQ_UQ);
   _mm512_store_ps(whole, _mm512_maskz_div_ps(some, _mm512_set1_ps(1.0f), total));
   for (int64_t q = 0; q < count; ++q) {
@@ -383,9 +397,9 @@ inline bool run_token(KernelContext& ctx, const Attention& task) {
   using namespace token;
   const int64_t dim = task.query.dim, heads = task.query.heads, all = task.batches * heads;
   const ScalarType cache = task.key.tensor->dtype;
-  if (task.query.positions != 1 || task.mask != nullptr || task.query.tensor->dtype != ScalarType::Float ||
-      (cache != ScalarType::Float && cache != ScalarType::Half) || dim % kWideLanes != 0 || dim > kMostDim ||
-      all * result_size(dim) > kRoom || !has_avx512()) {
+  if (task.query.positions != 1 || dim != task.value.dim || task.mask != nullptr ||
+      task.query.tensor->dtype != ScalarType::Float || (cache != ScalarType::Float && cache != ScalarType::Half) ||
+      dim % kWideLanes != 0 || dim > kMostDim || all * result_size(dim) > kRoom || !has_avx512()) {
     return false;
   }
   const int64_t repeats = heads / task.key.heads, bytes = dim * static_cast<int64_t>(element_size(cache));
@@ -408,7 +422,7 @@ inline bool run_token(KernelContext& ctx, const Attention& task) {
   });
   // A token's heads follow each other, and so do batches.
   for (int64_t q = 0; q < all; q += kWideLanes) {
-    combine(results + q * result_size(dim), ranges, step, min64(kWideLanes, all - q), dim,
+    combine(task, q, results + q * result_size(dim), ranges, step, min64(kWideLanes, all - q),
             task.out->ptr<float>() + q * dim);
   }
   return true;

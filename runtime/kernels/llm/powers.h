@@ -48,6 +48,11 @@ ETIR_POWERS inline void powers_of_two(const __mmask16 (&seen)[kCount], __m512 (&
   }
 }
 
+/// cap_scores() of attention.h with these vectors.
+[[gnu::flatten, gnu::noinline]] ETIR_POWERS inline void cap_scores_wide(float* scores, int64_t count, float softcap) {
+  for (int64_t i = 0; i < count; ++i) scores[i] = softcap * vtanh(scores[i] / softcap);
+}
+
 }  // namespace etir::llm
 
 #endif

@@ -1,7 +1,10 @@
 // custom_sdpa, sdpa_with_kv_cache and custom_quantized_sdpa: attention on [batch, position, head, dim] tensors with a
-// cache of keys and values.
+// cache of keys and values; cached_attention is the first and the last of them with what other models have beside it:
+// a soft cap of the scores, sinks, and values of another size than keys.
 //
 // Without a mask the keys up to the last query's position are used; with one, all keys of the cache.
+#include <limits>
+
 #include "kernels/llm/attention.h"
 #include "kernels/llm/attention_amx.h"
 #include "kernels/llm/attention_panel.h"
@@ -22,8 +25,7 @@ struct Quantized {
   const Tensor* zero_points = nullptr;
 };
 
-/// The arguments of all forms of attention. `mask_position` is where the mask is among them; dropout and causality
-/// follow it.
+/// The arguments of all forms of attention. `causal_position` is where causality is among them; dropout is before it.
 struct SdpaArgs {
   Quantized query, key, value;
   int64_t start;
@@ -32,10 +34,24 @@ struct SdpaArgs {
   bool causal;
   std::optional<double> scale;
   Tensor& out;
-  int mask_position;
+  int causal_position;
   bool heads_first;  ///< [batch, head, position, dim]
   bool takes_quantized;
   bool takes_halved;  ///< caches of float16 beside queries of float32
+  double softcap = 0;
+  int softcap_position = 0;  ///< where there is such an argument
+  const Tensor* sinks = nullptr;
+  bool takes_sizes = false;  ///< values of another size than keys
+
+  /// One more score for each head, or none. False: failed.
+  bool check_scores(KernelContext& ctx) const {
+    const float cap = static_cast<float>(softcap);
+    if (!(cap >= 0 && cap <= std::numeric_limits<float>::max()) || (cap == 0) != (softcap == 0)) {
+      return ctx.fail(Check::KernelArgument, softcap_position, 0), false;
+    }
+    return sinks == nullptr || (check_tensor(ctx, *sinks, 1) && check_dtype(ctx, *sinks, ScalarType::Float) &&
+                                check_size(ctx, *sinks, 0, query.tensor.size(heads_first ? 1 : 2)));
+  }
 };
 
 Vectors vectors_of(const Tensor& tensor, bool heads_first) {
@@ -101,15 +117,17 @@ bool prepare(KernelContext& ctx, const SdpaArgs& args, Attention* attention) {
     if (!check_size(ctx, value, d, key.sizes[d])) return false;
   }
   if (!check_size(ctx, key, 0, query.sizes[0]) || !check_size(ctx, key, 3, query.sizes[3]) ||
-      !check_size(ctx, value, 3, query.sizes[3])) {
+      (!args.takes_sizes && !check_size(ctx, value, 3, query.sizes[3])) || !args.check_scores(ctx)) {
     return false;
   }
   task.start = args.start;
   task.causal = args.causal;
   task.mask = args.mask;
-  if (args.dropout != 0) return ctx.fail(Check::KernelArgument, args.mask_position + 1, 1), false;
+  task.softcap = static_cast<float>(args.softcap);
+  task.sinks = args.sinks;
+  if (args.dropout != 0) return ctx.fail(Check::KernelArgument, args.causal_position - 1, 1), false;
   if (task.mask != nullptr) {
-    if (task.causal) return ctx.fail(Check::KernelArgument, args.mask_position + 2, 1), false;
+    if (task.causal) return ctx.fail(Check::KernelArgument, args.causal_position, 1), false;
     task.keys = task.key.positions;
     if (!check_tensor(ctx, *task.mask, 2) || !check_size(ctx, *task.mask, 0, task.query.positions) ||
         !check_size(ctx, *task.mask, 1, task.keys)) {
@@ -122,7 +140,8 @@ bool prepare(KernelContext& ctx, const SdpaArgs& args, Attention* attention) {
     if (!check_positions(ctx, task.start, task.query.positions, task.key.positions)) return false;
     task.keys = task.start + task.query.positions;
   }
-  if (!ctx.resize_like(out, query) || !check_tensor(ctx, out, 4)) return false;
+  int64_t sizes[4] = {query.size(0), query.size(1), query.size(2), value.size(3)};
+  if (!ctx.resize(out, sizes, 4) || !check_tensor(ctx, out, 4)) return false;
   if (out.numel() > 0 && (task.key.heads == 0 || task.query.heads % task.key.heads != 0)) {
     return ctx.fail(Check::KernelShape, key, task.key.heads), false;
   }
@@ -155,7 +174,7 @@ void custom_sdpa_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
              is_causal,
              scale,
              out,
-             arguments::custom_sdpa_out::attn_mask,
+             arguments::custom_sdpa_out::is_causal,
              false,
              false,
              true});
@@ -184,7 +203,7 @@ void sdpa_with_kv_cache_out(KernelContext& ctx, const Tensor& query, const Tenso
                 is_causal,
                 scale,
                 out,
-                arg::attn_mask,
+                arg::is_causal,
                 false,
                 false,
                 false},
@@ -209,10 +228,35 @@ void custom_quantized_sdpa_out(KernelContext& ctx, const Tensor& query, const Te
              is_causal,
              scale,
              out,
-             arguments::custom_quantized_sdpa_out::attn_mask,
+             arguments::custom_quantized_sdpa_out::is_causal,
              is_seq_at_dim_2,
              true,
              false});
+}
+
+void cached_attention_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,
+                          int64_t start_pos, const Tensor* attn_mask, bool is_causal, std::optional<double> scale,
+                          double softcap, const Tensor* sinks, const Tensor* q_zero_points, const Tensor* q_scales,
+                          const Tensor* k_zero_points, const Tensor* k_scales, const Tensor* v_zero_points,
+                          const Tensor* v_scales, Tensor& out) {
+  using arg = arguments::cached_attention_out;
+  sdpa(ctx, {{query, q_scales, q_zero_points},
+             {key, k_scales, k_zero_points},
+             {value, v_scales, v_zero_points},
+             start_pos,
+             attn_mask,
+             0,
+             is_causal,
+             scale,
+             out,
+             arg::is_causal,
+             false,
+             true,
+             true,
+             softcap,
+             arg::softcap,
+             sinks,
+             true});
 }
 
 }  // namespace etir
