@@ -24,8 +24,9 @@ What has to be true is read from the program, not assumed. The mask's computatio
 and a start that is negative or too large is an error at run time before as after. transformers' exports read the first
 of the positions that they are given and count from there, hence a caller's positions that do not follow each other
 give the same numbers with and without this pass. A program that uses the given positions one by one has no such
-``start`` and is left alone. So is everything with another mask, a batch, dropout, or a target without the kernel;
-``--explain-match=attend-by-position`` says which.
+``start`` and is left alone. Scores with a soft cap (Gemma 2) or sinks (GPT-OSS), and values of another size than keys
+(DeepSeek), are for ``etir::cached_attention``, where the target has it. Left alone is everything with another mask, a
+batch, dropout, or a target without the kernel; ``--explain-match=attend-by-position`` says which.
 """
 
 from __future__ import annotations
@@ -33,17 +34,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import i64
-from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
-from etir.dialects.llama import CUSTOM_SDPA, declare, llama_op
-from etir.llm.passes.cached_attention import CachedAttention, cached_attention
+from etir.dialects.llama import declare
+from etir.llm.passes.cached_attention import cached_attention
 from etir.llm.passes.element_values import Elements
 from etir.llm.passes.kernels import missing_kernel
-from etir.lowering.build.builder import Builder
+from etir.lowering.build.builder import Builder, element
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
@@ -67,7 +66,7 @@ class AttendByPositionPass(Pass):
         pattern = CausalAttention(Elements(ConstantStore(module)), self.target, self.libraries)
         for method in methods(module):
             apply_patterns_greedily(ctx, method, [pattern])
-        declare(module, [CUSTOM_SDPA] if pattern.made else [])
+        declare(module, pattern.made)
 
 
 class CausalAttention(Pattern):
@@ -79,42 +78,24 @@ class CausalAttention(Pattern):
         self.elements = elements
         self.target = target
         self.libraries = libraries
-        self.made = 0
+        self.made: dict[str, None] = {}
 
-    def rewrite(self, op: aten.scaled_dot_product_attention.default, rewriter: PatternRewriter) -> None:
+    def rewrite(
+        self, op: aten.scaled_dot_product_attention.default | aten.matmul.default, rewriter: PatternRewriter
+    ) -> None:
         found = cached_attention(self.elements, op)
+        if found is None:
+            return
         if isinstance(found, str):
             return rewriter.notify_match_failure(found)
         if found.window is not None:
             return rewriter.notify_match_failure(f"the mask is a window of {found.window} positions")
-        missing = missing_kernel(CUSTOM_SDPA, tensor_of(op.query).element_type, self.target, self.libraries)
+        missing = missing_kernel(found.operator, element(found.form.query), self.target, self.libraries)
         if missing is not None:
             return rewriter.notify_match_failure(missing)
         b = Builder(rewriter)
-        query, key, value = (turned(b, v) for v in (op.query, found.key, found.value))
-        made = llama_op(CUSTOM_SDPA).make(
-            {
-                "query": query,
-                "key": key,
-                "value": value,
-                "start_pos": start_of(b, found),
-                "is_causal": True,
-                "scale": found.scale,
-            },
-            [query.type],
-        )
-        b.insert(made)
-        self.made += 1
-        rewriter.replace_op(op, [turned(b, made.results[0])])
-
-
-def start_of(b: Builder, found: CachedAttention) -> SSAValue:
-    """The position of the first query, as a number."""
-    return b(aten.item.default, found.start, types=[i64])
-
-
-def turned(b: Builder, x: SSAValue) -> SSAValue:
-    """``[1, heads, n, width]`` from ``[1, n, heads, width]``, and back."""
-    one, first, second, width = dims_of(tensor_of(x))
-    types = [tensor_type(tensor_of(x).element_type, (one, second, first, width))]
-    return b(aten.transpose.int, x, 1, 2, types=types)
+        # The position of the first query, as a number.
+        start = b(aten.item.default, found.start, types=[i64])
+        self.made[found.operator] = None
+        rewriter.replace_op(op, [found.attend(b, found.key, found.value, start, None)])
+        found.form.erase_dropout(rewriter)

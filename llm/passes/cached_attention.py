@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten import ops as aten
-from etir.dialects.et.layout import dims_of, tensor_of
+from etir.dialects.dtypes import f32
+from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
+from etir.dialects.llama import CACHED_ATTENTION, CUSTOM_SDPA, llama_op
+from etir.llm.passes.attention_forms import Attention, Form, attention_of
 from etir.llm.passes.element_values import All, Elements, Floor, Linear, Name
+from etir.lowering.build.builder import Builder
 
 
 @dataclass(frozen=True)
@@ -27,31 +32,64 @@ class CachedAttention:
     """Query ``d2`` sees the keys up to position ``start + d2``, the last ``window`` of them where that is a number.
 
     ``key`` and ``value`` are caches ``[1, key heads, capacity, width]`` that hold the new positions; ``start`` is an
-    int64 tensor without dims.
+    int64 tensor without dims. ``form`` is how the program has it.
     """
 
     key: SSAValue
     value: SSAValue
     start: SSAValue
     window: int | None
-    scale: float | None
+    form: Attention
+
+    @property
+    def operator(self) -> str:
+        """What computes it: ExecuTorch's operator, or etir's for what that one has not."""
+        widths = {dims_of(tensor_of(v))[3] for v in (self.key, self.value)}
+        return CUSTOM_SDPA if self.form.is_plain and len(widths) == 1 else CACHED_ATTENTION
+
+    def attend(
+        self, b: Builder, key: SSAValue, value: SSAValue, start: SSAValue | int, mask: SSAValue | None
+    ) -> SSAValue:
+        """The attention, ``[1, heads, n, width of values]``, over ``key`` and ``value`` ``[1, key heads, positions,
+        width]``: up to position ``start + d2``, or as ``mask`` says.
+        """
+        query, key, value = (turned(b, v) for v in (self.form.query, key, value))
+        type = tensor_of(query)
+        arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "start_pos": start}
+        arguments |= {"attn_mask": mask, "is_causal": mask is None, "scale": self.form.scale}
+        if self.operator == CACHED_ATTENTION:
+            arguments["softcap"] = self.form.softcap
+            arguments["sinks"] = None if self.form.sinks is None else b.cast(self.form.sinks, f32)
+        result = tensor_type(type.element_type, (*dims_of(type)[:3], dims_of(tensor_of(value))[3]))
+        made = llama_op(self.operator).make(arguments, [result])
+        b.insert(made)
+        return turned(b, made.results[0])
 
 
-def cached_attention(elements: Elements, op: aten.scaled_dot_product_attention.default) -> CachedAttention | str:
-    """What an attention is, or why it is not one over a cache."""
-    if op.is_causal or op.attn_mask is None or op.dropout_p:
+def turned(b: Builder, x: SSAValue) -> SSAValue:
+    """``[1, heads, n, width]`` from ``[1, n, heads, width]``, and back."""
+    one, first, second, width = dims_of(tensor_of(x))
+    types = [tensor_type(tensor_of(x).element_type, (one, second, first, width))]
+    return b(aten.transpose.int, x, 1, 2, types=types)
+
+
+def cached_attention(elements: Elements, op: Form) -> CachedAttention | str | None:
+    """What an attention is, or why it is not one over a cache; None where it is no attention."""
+    form = attention_of(op)
+    if form is None or isinstance(form, str):
+        return form
+    if form.mask is None:
         return "it has no mask, or dropout"
-    if op.scale is not None and not isinstance(op.scale, float):
-        return "the scale is not a number of the program's text"
-    key, value = before_repeat(op.key), before_repeat(op.value)
-    types = [tensor_of(v) for v in (op.query, key, value)]
+    key, value = before_repeat(form.key), before_repeat(form.value)
+    types = [tensor_of(v) for v in (form.query, key, value)]
     if any(type.get_num_dims() != 4 for type in types):
         return "query, keys or values do not have four dims"
     query_dims, key_dims, value_dims = (dims_of(type) for type in types)
-    if query_dims[0] != 1 or key_dims[0] != 1 or key_dims != value_dims:
-        return "there is a batch, or keys and values have different sizes"
+    if query_dims[0] != 1 or key_dims[0] != 1 or key_dims[:3] != value_dims[:3]:
+        return "there is a batch, or there are not as many values as keys"
     heads, key_heads, capacity, width = query_dims[1], *key_dims[1:]
-    if not all(isinstance(n, int) and n > 0 for n in (heads, key_heads, capacity, width)) or query_dims[3] != width:
+    sizes = (heads, key_heads, capacity, width, value_dims[3])
+    if not all(isinstance(n, int) and n > 0 for n in sizes) or query_dims[3] != width:
         return "heads, capacity or width of a head are dynamic, or query and keys have different widths"
     assert isinstance(heads, int) and isinstance(key_heads, int)
     if heads % key_heads:
@@ -64,12 +102,12 @@ def cached_attention(elements: Elements, op: aten.scaled_dot_product_attention.d
     if any(dims_of(tensor_of(w.source))[2] != query_dims[2] for w in writes if w is not None):
         return "there are not as many new keys as queries"
     start = writes[0].start
-    if dims_of(tensor_of(op.attn_mask))[-2:] != (query_dims[2], capacity):
+    if dims_of(tensor_of(form.mask))[-2:] != (query_dims[2], capacity):
         return "the mask is broadcast"
-    window = visible_positions(elements, op.attn_mask, start, capacity)
+    window = visible_positions(elements, form.mask, start, capacity)
     if isinstance(window, str):
         return window
-    return CachedAttention(key, value, elements.origin[start], None if window == capacity else window, op.scale)
+    return CachedAttention(key, value, elements.origin[start], None if window == capacity else window, form)
 
 
 def visible_positions(elements: Elements, mask: SSAValue, start: Name, capacity: object) -> int | str:

@@ -17,12 +17,14 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from etir.dialects.aten.base import AtenOp
-from etir.dialects.dtypes import dtype_of, i1, i32, i64
+from etir.dialects.dtypes import dtype_of, f16, i1, i32, i64
 from etir.dialects.et.layout import dims_of, tensor_of
 from etir.passes.analysis.constants import ConstantStore
 
 HIDDEN = -1e30
 """What is added to a score has to be below this to hide a key: no score comes near, in any floating dtype."""
+LEAST_HALF = -65504.0
+"""The least number of float16, which models add there: only scores that are about to overflow come near."""
 
 Name: TypeAlias = "int | tuple[object, ...] | Floor"
 """A coordinate (the number of a dim), a runtime scalar, or a quotient of them."""
@@ -291,7 +293,8 @@ def _where(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
     """0 where a condition holds, and a number that hides elsewhere."""
     condition = _aligned(elements, op.arg("condition"), value)
     kept, hidden = (_filled(op.arg(name)) for name in ("self", "other"))
-    if not isinstance(condition, All) or condition.is_number or kept != 0 or hidden is None or hidden > HIDDEN:
+    least = LEAST_HALF if tensor_of(value).element_type == f16 else HIDDEN
+    if not isinstance(condition, All) or condition.is_number or kept != 0 or hidden is None or hidden > least:
         return None
     return All(condition.at_least_zero, is_number=True)
 

@@ -33,7 +33,7 @@ from xdsl.ir import SSAValue
 from etir.dialects.aten.base import AtenOp
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f16, f32
-from etir.dialects.llama import CUSTOM_SDPA, llama_op
+from etir.dialects.llama import CUSTOM_SDPA
 from etir.llm.passes.kernels import missing_kernel
 from etir.llm.passes.stored_caches import Part, StoredAttention, refused_caches, store_caches
 from etir.lowering.build.builder import Builder
@@ -77,9 +77,8 @@ class HalvedAttention(StoredAttention):
 
     def attend(self, b: Builder, op: AtenOp, given: Mapping[str, tuple[SSAValue, ...]]) -> SSAValue:
         """The same attention, over what is kept."""
-        arguments: dict[str, Any] = {name: parts[0] for name, parts in given.items()}
-        for name in ("start_pos", "is_causal", "scale", "attn_mask"):
-            arguments[name] = op.arg(name)
-        made = llama_op(CUSTOM_SDPA).make(arguments, [op.results[0].type])
+        arguments: dict[str, Any] = {a.name: op.arg(a.name) for a in op.SCHEMA.arguments}
+        arguments |= {name: parts[0] for name, parts in given.items()}
+        made = type(op).make(arguments, [op.results[0].type])
         b.insert(made)
         return made.results[0]

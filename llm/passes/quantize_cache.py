@@ -37,7 +37,7 @@ from etir.dialects.aten.base import AtenOp, custom_op
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32, f64, i8, i64
 from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
-from etir.dialects.llama import CUSTOM_QUANTIZED_SDPA, declare, llama_op
+from etir.dialects.llama import CACHED_ATTENTION, CUSTOM_QUANTIZED_SDPA, declare, llama_op, schema_of
 from etir.dialects.quantized import CHOOSE_PER_TOKEN, QUANTIZE_PER_TOKEN
 from etir.dialects.quantized import declare as declare_quantized
 from etir.dialects.quantized import schema_of as quantized_schema
@@ -70,7 +70,7 @@ class QuantizeCachePass(Pass):
         pattern = QuantizedAttention(refused)
         store_caches(ctx, module, refused, pattern)
         if pattern.made:
-            declare(module, [CUSTOM_QUANTIZED_SDPA])
+            declare(module, pattern.operators)
             declare_quantized(module, [CHOOSE_PER_TOKEN, QUANTIZE_PER_TOKEN])
 
 
@@ -79,6 +79,10 @@ class QuantizedAttention(StoredAttention):
 
     name = "quantize-cache"
     parts = (Part("", i8), Part(SCALES, f32, is_vector=False), Part(ZERO_POINTS, i8, is_vector=False))
+
+    def __init__(self, refused: Mapping[str, str | None]):
+        super().__init__(refused)
+        self.operators: dict[str, None] = {}
 
     def store(self, b: Builder, x: SSAValue) -> tuple[SSAValue, ...]:
         """``x`` as int8, with scales f32 and zero points i8 of its vectors."""
@@ -95,12 +99,14 @@ class QuantizedAttention(StoredAttention):
 
     def attend(self, b: Builder, op: AtenOp, given: Mapping[str, tuple[SSAValue, ...]]) -> SSAValue:
         """Attention of integers."""
-        arguments: dict[str, Any] = {}
-        for name, parts in given.items():
-            letter = name[0]
-            arguments |= {name: parts[0], f"{letter}_scales": parts[1], f"{letter}_zero_points": parts[2]}
-        for name in ("start_pos", "is_causal", "scale", "attn_mask"):
-            arguments[name] = op.arg(name)
-        made = llama_op(CUSTOM_QUANTIZED_SDPA).make(arguments, [op.results[0].type])
+        # etir's own operator is the same for integers.
+        name = CACHED_ATTENTION if op.name == CACHED_ATTENTION else CUSTOM_QUANTIZED_SDPA
+        names = [a.name for a in schema_of(name).arguments]
+        arguments: dict[str, Any] = {a.name: op.arg(a.name) for a in op.SCHEMA.arguments if a.name in names}
+        for who, parts in given.items():
+            letter = who[0]
+            arguments |= {who: parts[0], f"{letter}_scales": parts[1], f"{letter}_zero_points": parts[2]}
+        self.operators[name] = None
+        made = llama_op(name).make(arguments, [op.results[0].type])
         b.insert(made)
         return made.results[0]

@@ -25,7 +25,6 @@ is one as long as any layer keeps a whole cache; a program of windows only goes 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
@@ -37,9 +36,9 @@ from etir.dialects.dtypes import dtype_of, i1, i64
 from etir.dialects.et.layout import Dim, dims_of, tensor_of, tensor_type
 from etir.dialects.et.program import ReadStateOp, StateOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
-from etir.dialects.llama import CUSTOM_SDPA, declare, llama_op
+from etir.dialects.llama import declare
 from etir.dialects.sym.bounds import bounds
-from etir.llm.passes.attend_by_position import turned
+from etir.llm.passes.attention_forms import Form
 from etir.llm.passes.cached_attention import CachedAttention, CacheWrite, cache_write, cached_attention
 from etir.llm.passes.element_values import Elements
 from etir.llm.passes.kernels import missing_kernel
@@ -48,8 +47,6 @@ from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
-
-Sdpa: TypeAlias = aten.scaled_dot_product_attention.default
 
 
 @register_pass
@@ -69,13 +66,13 @@ class RingCachePass(Pass):
         plan = _Plan(module, Elements(ConstantStore(module)), self.target, self.libraries)
         for name, length in plan.lengths.items():
             _shorten(plan.states[name], length)
-        made = 0
+        made: dict[str, None] = {}
         for method in methods(module):
             pattern = WindowAttention(plan)
             apply_patterns_greedily(ctx, method, [pattern])
             _drop_reads(method, plan)
-            made += pattern.made
-        declare(module, [CUSTOM_SDPA] if made else [])
+            made |= pattern.made
+        declare(module, made)
 
 
 @dataclass(frozen=True)
@@ -98,16 +95,18 @@ class _Plan:
     target: str
     libraries: tuple[str, ...]
     states: dict[str, StateOp] = field(init=False)
-    windows: dict[Sdpa, _Window] = field(init=False, default_factory=dict["Sdpa", "_Window"])
-    reasons: dict[Sdpa, str] = field(init=False, default_factory=dict["Sdpa", str])
+    windows: dict[Form, _Window] = field(init=False, default_factory=dict["Form", "_Window"])
+    reasons: dict[Form, str] = field(init=False, default_factory=dict["Form", str])
     lengths: dict[str, int] = field(init=False, default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         self.states = {op.sym_name.data: op for op in self.module.body.block.ops if isinstance(op, StateOp)}
         for method in methods(self.module):
             for op in method.walk():
-                if isinstance(op, Sdpa):
+                if isinstance(op, Form):
                     seen = self._window(op)
+                    if seen is None:
+                        continue
                     if isinstance(seen, str):
                         self.reasons[op] = seen
                     else:
@@ -119,18 +118,20 @@ class _Plan:
             for name in window.states:
                 self.lengths[name] = max(self.lengths.get(name, 0), window.needed)
 
-    def _window(self, op: Sdpa) -> _Window | str:
+    def _window(self, op: Form) -> _Window | str | None:
         found = cached_attention(self.elements, op)
-        if isinstance(found, str):
+        if found is None or isinstance(found, str):
             return found
         if found.window is None:
             return "the mask is no window"
-        missing = missing_kernel(CUSTOM_SDPA, element(op.query), self.target, self.libraries)
+        missing = missing_kernel(found.operator, element(found.form.query), self.target, self.libraries)
         if missing is not None:
             return missing
+        if not found.form.has_own_steps(op):
+            return "its scores or weights are read by something else, too"
         key, value = (cache_write(self.elements, v) for v in (found.key, found.value))
         assert key is not None and value is not None
-        tokens = _largest(op, dims_of(tensor_of(op.query))[2])
+        tokens = _largest(op, dims_of(tensor_of(found.form.query))[2])
         capacity = dims_of(tensor_of(found.key))[2]
         assert isinstance(capacity, int)
         if tokens is None or found.window + tokens - 1 >= capacity:
@@ -180,17 +181,22 @@ class _Plan:
 
     def _other_reader(self, value: SSAValue) -> Operation | None:
         """What reads a cache and neither stores it nor is, after repeats, attention with a window."""
+        inside = {*self.windows, *(step for w in self.windows.values() for step in w.found.form.steps)}
         for use in value.uses:
             op = use.operation
-            if isinstance(op, WriteStateOp) or (isinstance(op, Sdpa) and op in self.windows):
+            if isinstance(op, WriteStateOp) or op in inside:
                 continue
-            passes_on = aten.unsqueeze.default | aten.expand.default | aten.reshape.default | aten.view.default
-            if not isinstance(op, passes_on):
+            if not isinstance(op, _PASSED_ON):
                 return op
             other = self._other_reader(op.results[0])
             if other is not None:
                 return other
         return None
+
+
+_PASSED_ON = aten.unsqueeze.default | aten.expand.default | aten.reshape.default | aten.view.default
+_PASSED_ON |= aten.transpose.int | aten.to.dtype
+"""What repeats heads, and turns keys for products that are written out."""
 
 
 def _state_read(value: SSAValue) -> str | None:
@@ -242,33 +248,27 @@ class WindowAttention(Pattern):
 
     def __init__(self, plan: _Plan):
         self.plan = plan
-        self.made = 0
+        self.made: dict[str, None] = {}
         self._masks: dict[object, SSAValue] = {}
         self._slots: dict[object, SSAValue] = {}
 
-    def rewrite(self, op: aten.scaled_dot_product_attention.default, rewriter: PatternRewriter) -> None:
+    def rewrite(
+        self, op: aten.scaled_dot_product_attention.default | aten.matmul.default, rewriter: PatternRewriter
+    ) -> None:
         window = self.plan.windows.get(op)
+        if window is None and isinstance(op, aten.matmul.default) and op not in self.plan.reasons:
+            return
         if window is None:
             return rewriter.notify_match_failure(self.plan.reasons.get(op, "it is no attention over a cache"))
         b = Builder(rewriter)
+        # Sizes are those of the queries: weights that are written out, which the root reads, are not kept for them.
+        b.pool.sources.insert(0, window.found.form.query)
         length = max(self.plan.lengths[name] for name in window.states)
-        caches = [self._written(b, window, part) for part in (0, 1)]
-        query, key, value = (turned(b, v) for v in (op.query, *caches))
-        mask = self._mask(b, op, window, length)
-        made = llama_op(CUSTOM_SDPA).make(
-            {
-                "query": query,
-                "key": key,
-                "value": value,
-                "start_pos": 0,
-                "attn_mask": b.cast(mask, element(op.query)),
-                "scale": window.found.scale,
-            },
-            [query.type],
-        )
-        b.insert(made)
-        self.made += 1
-        rewriter.replace_op(op, [turned(b, made.results[0])])
+        key, value = (self._written(b, window, part) for part in (0, 1))
+        mask = b.cast(self._mask(b, window, length), element(window.found.form.query))
+        self.made[window.found.operator] = None
+        rewriter.replace_op(op, [window.found.attend(b, key, value, 0, mask)])
+        window.found.form.erase_dropout(rewriter)
 
     def _written(self, b: Builder, window: _Window, part: int) -> SSAValue:
         """The ring with the new positions, stored where the long cache was."""
@@ -299,12 +299,12 @@ class WindowAttention(Pattern):
             self._slots[key] = b.where(b.ge(position, 0), slot, b.as_tensor(length, i64))
         return self._slots[key]
 
-    def _mask(self, b: Builder, op: Sdpa, window: _Window, length: int) -> SSAValue:
+    def _mask(self, b: Builder, window: _Window, length: int) -> SSAValue:
         """0 where a query sees what a slot of the ring holds, minus infinity elsewhere: [n, length]."""
         found = window.found
         assert found.window is not None
-        tokens = dims_of(tensor_of(op.query))[2]
-        key = (found.start, length, found.window, tokens, element(op.query))
+        tokens = dims_of(tensor_of(found.form.query))[2]
+        key = (found.start, length, found.window, tokens, element(found.form.query))
         if key in self._masks:
             return self._masks[key]
         query = b.unsqueeze(self._positions(b, window), 1)
@@ -316,6 +316,8 @@ class WindowAttention(Pattern):
         seen = b.logical_and(b.le(holds, query), b.gt(holds, b.add(query, -found.window)))
         seen = b.logical_and(seen, b.ge(holds, 0))
         assert element(seen) == i1 and element(holds) == i64
-        mask = b.where(seen, b.as_tensor(0.0, element(op.query)), b.as_tensor(float("-inf"), element(op.query)))
+        mask = b.where(
+            seen, b.as_tensor(0.0, element(found.form.query)), b.as_tensor(float("-inf"), element(found.form.query))
+        )
         self._masks[key] = mask
         return mask

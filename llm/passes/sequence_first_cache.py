@@ -36,7 +36,7 @@ from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.layout import dims_of, is_contiguous, is_static, tensor_of, tensor_type
 from etir.dialects.et.program import ReadStateOp, StateOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
-from etir.llm.passes.attend_by_position import turned
+from etir.llm.passes.cached_attention import turned
 from etir.lowering.build.builder import Builder
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass

@@ -23,10 +23,12 @@ from etir.dialects.dtypes import dtype_of, f32
 from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
 from etir.dialects.et.program import ReadStateOp, StateOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
-from etir.dialects.llama import CUSTOM_SDPA
+from etir.dialects.llama import CACHED_ATTENTION, CUSTOM_SDPA
 from etir.lowering.build.builder import Builder
 from etir.passes.infra.base import methods
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
+
+_ATTENTION = (CUSTOM_SDPA, CACHED_ATTENTION)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Part:
 class StoredAttention(Pattern, ABC):
     """Attention over caches that are kept as :attr:`parts`, of which the first has the cache's name."""
 
-    roots = (CUSTOM_SDPA,)
+    roots = _ATTENTION
     parts: Sequence[Part]
 
     def __init__(self, refused: Mapping[str, str | None]):
@@ -135,7 +137,7 @@ def refused_caches(module: ModuleOp, missing: str | None) -> dict[str, str | Non
     found: dict[str, str | None] = {}
     for method in methods(module):
         for op in method.walk():
-            if op.name == CUSTOM_SDPA:
+            if op.name in _ATTENTION:
                 pair = [state_behind(cast(AtenOp, op).arg(name)) for name in ("key", "value")]
                 if pair[0] is None or pair[1] is None:
                     found |= {name: "the cache beside it is no state" for name in pair if name is not None}
@@ -193,7 +195,7 @@ def _other_reader(value: SSAValue) -> Operation | None:
             other = _other_reader(op.result)
             if other is not None:
                 return other
-        elif op.name != CUSTOM_SDPA and not isinstance(op, WriteStateOp):
+        elif op.name not in _ATTENTION and not isinstance(op, WriteStateOp):
             return op
     return None
 

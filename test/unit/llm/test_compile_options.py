@@ -109,12 +109,14 @@ def test_a_delegate_and_a_tokenizer_of_its_own(
     assert "xnnpack" in printed
 
 
-@pytest.mark.parametrize("cache", [pytest.param("float16", marks=pytest.mark.nightly), "int8"])
-def test_caches_that_are_not_what_was_asked_for(cache: Any, tmp_path: Path) -> None:
-    """Gemma 2 caps its scores, so that its attention goes over the whole cache; Llama's does not."""
-    for name, remarks in (("llama", 0), ("gemma2", 1)):
+def test_caches_that_are_not_what_was_asked_for(tmp_path: Path) -> None:
+    """Gemma 2 caps its scores, so that its attention goes over the whole cache on the stock runtime; Llama's does not,
+    and on etir's runtime neither does.
+    """
+    cache: Any = "int8"
+    for name, target, remarks in (("llama", "executorch", 0), ("gemma2", "executorch", 1), ("gemma2", "etir", 0)):
         checkpoints.write_folder(tmp_path / name, name)
         how = LanguageModelOptions("fp32", 16, 8, cache=cache)
-        said = compile_language_model(load_checkpoint(tmp_path / name), how, target="etir").remarks
+        said = compile_language_model(load_checkpoint(tmp_path / name), how, target=target).remarks
         assert len(said) == remarks, said
         assert all(f"4 of 4 caches of keys and values do not hold {cache}" in line for line in said)

@@ -14,8 +14,12 @@ pytest.importorskip("transformers")
 import etir
 import etir.runtime
 from etir.diagnostics import EtirError
+from etir.dialects.context import EtContext
 from etir.llm.checkpoint.checkpoint import positions_of
 from etir.llm.export import cached_layers, export_decoder
+from etir.llm.passes.pipeline import language_model_passes
+from etir.lowering.import_fx import import_program
+from etir.passes.infra.manager import run_pipeline
 
 from etir_testing.models.static_cache import CACHE, LAYERS, PROMPT, VOCABULARY, import_transformers, seed
 
@@ -62,7 +66,9 @@ WORKING: dict[str, tuple[str, str, dict[str, Any]]] = {
     # More layers than its other half, whose number the configuration says first.
     "bart": ("BartForCausalLM", "BartConfig", _OWN | _BART),
 }
+_RING: dict[str, Any] = _WINDOW | {"head_dim": 16, "sliding_window": 7}
 _DAILY = ("falcon", "bart")
+_BY_POSITION_DAILY = (("gemma2", "float16"), ("gpt_oss", "float32"), ("gpt_oss", "int8"), ("biogpt", "float32"))
 REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
     # Takes its mask from the cache's end.
     "gpt_neo": (
@@ -149,6 +155,56 @@ def test_what_is_beyond_a_window_is_compared(name: str, monkeypatch: pytest.Monk
     with pytest.raises(EtirError, match="than without one beyond its window") as error:
         export_decoder(model, CACHE, 8)
     assert error.value.ids == ("E1611",)
+
+
+_OWN_KERNEL = "etir::cached_attention.out"
+_STOCK_KERNEL = "llama::custom_sdpa.out"
+BY_POSITION: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] = {
+    # A soft cap of the scores, far below their size, and a window in the first layer: a ring of 12 positions.
+    "gemma2": (
+        ("Gemma2ForCausalLM", "Gemma2Config", _RING | {"attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 1}),
+        {_OWN_KERNEL: 2},
+    ),
+    # Sinks, and the same window.
+    "gpt_oss": (("GptOssForCausalLM", "GptOssConfig", _RING | {"num_local_experts": 4}), {_OWN_KERNEL: 2}),
+    # A mask that says of every token that it is no padding.
+    "biogpt": (WORKING["biogpt"], {_STOCK_KERNEL: 2}),
+    # Chunks that are longer than the cache; with shorter ones the layer that sees all.
+    "llama4": (
+        ("Llama4ForCausalLM", "Llama4TextConfig", _COMMON | _LLAMA4 | {"attention_chunk_size": 64}),
+        {_STOCK_KERNEL: 2},
+    ),
+    "llama4-chunks": (WORKING["llama4"], {_STOCK_KERNEL: 1}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "cache"),
+    [
+        pytest.param(name, cache, marks=() if (name, cache) in _BY_POSITION_DAILY else pytest.mark.nightly)
+        for name in BY_POSITION
+        for cache in ("float32", "float16", "int8")
+    ],
+)
+def test_attention_that_ends_at_the_last_position(name: str, cache: Any) -> None:
+    """A prompt in two calls, tokens one at a time, and some of them taken back: the logits are eager's."""
+    row, kernels = BY_POSITION[name]
+    model = _model(row)
+    module = import_program(export_decoder(model, CACHE, 6))
+    run_pipeline(EtContext(), module, language_model_passes("etir", cache=cache))
+    program = etir.compile(module, target="etir")
+    operators = program.report().methods[0].operators
+    if cache != "int8":
+        assert {kernel: operators.get(kernel, 0) for kernel in kernels} == kernels
+    method = etir.runtime.load(bytes(program.buffer))["forward"]
+    parts = [(0, [*PROMPT, 61]), (6, [7, 41]), *((8 + i, [(11 * i + 5) % VOCABULARY]) for i in range(8))]
+    ids: list[int] = []
+    for start, part in (*parts, (12, [60, 3]), (14, [9])):
+        ids[start:] = part
+        found = method(torch.tensor([part]), torch.arange(start, start + len(part)))[0]
+        wanted = _logits(model, ids)
+        near = {"float32": 1e-5, "float16": 5e-3, "int8": 0.2}[cache] * np.abs(wanted).max()
+        np.testing.assert_allclose(np.asarray(found)[0], wanted, rtol=0, atol=near)
 
 
 def test_how_many_positions_there_are() -> None:

@@ -29,10 +29,10 @@ func.func @causal(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: te
   %v3 = aten.reshape.default(%v2, shape = [1, 2, 8, 4]) : (tensor<1x1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
   // WHY: 'attend-by-position' rewrote 'aten.scaled_dot_product_attention.default'
   // STOCK: library 'custom_ops' of target 'executorch', which has 'llama::custom_sdpa.out', is not linked
-  // CHECK: %[[Q:.*]] = aten.transpose.int(%q, dim0 = 1, dim1 = 2)
+  // CHECK: %[[S:.*]] = aten.item.default(%start)
+  // CHECK-NEXT: %[[Q:.*]] = aten.transpose.int(%q, dim0 = 1, dim1 = 2)
   // CHECK-NEXT: %[[K:.*]] = aten.transpose.int(%k, dim0 = 1, dim1 = 2) : (tensor<1x1x8x4xf32>) -> tensor<1x8x1x4xf32>
   // CHECK-NEXT: %[[V:.*]] = aten.transpose.int(%v, dim0 = 1, dim1 = 2)
-  // CHECK-NEXT: %[[S:.*]] = aten.item.default(%start)
   // CHECK-NEXT: %[[Y:.*]] = llama.custom_sdpa.default(%[[Q]], %[[K]], %[[V]], start_pos = %[[S]], is_causal = true, scale = 0.25)
   // CHECK-NEXT: %y = aten.transpose.int(%[[Y]], dim0 = 1, dim1 = 2)
   // CHECK-NOT: scaled_dot_product

@@ -40,7 +40,7 @@ func.func @window(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %newv: te
   // CHECK: %[[V:.*]] = aten.index_copy.default(%{{.*}}, dim = 2, %[[SLOT]], %newv)
   // CHECK: %[[MASK:.*]] = aten.where.self
   // CHECK-SAME: tensor<3x6xf32>
-  // CHECK-NEXT: llama.custom_sdpa.default(%{{.*}}, %{{.*}}, %{{.*}}, start_pos = 0, %[[MASK]], scale = 0.25)
+  // CHECK: llama.custom_sdpa.default(%{{.*}}, %{{.*}}, %{{.*}}, start_pos = 0, %[[MASK]], scale = 0.25)
   // CHECK: et.write_state @keys, %[[K]] : tensor<1x1x6x4xf32>
   // CHECK-NEXT: et.write_state @values, %[[V]] : tensor<1x1x6x4xf32>
   %y = aten.scaled_dot_product_attention.default(%q, %k3, %v3, %mask, scale = 0.25) : (tensor<1x2x3x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x1x3x8xi1>) -> tensor<1x2x3x4xf32>
