@@ -10,7 +10,8 @@ Written out it is two products with a softmax between them::
     %y = aten.matmul.default(%3, %v) : ... -> tensor<1x4x1x16xf32>
 
 Before the mask there may be a soft cap, ``50 * tanh(score / 50)`` (Gemma 2), and before the softmax sinks: one more
-score for each head, which is joined to the others, and whose weight is left out (GPT-OSS).
+score for each head, which is joined to the others, and whose weight is left out (GPT-OSS). The scale may come after the
+mask, which it applies to then, too (CodeGen), and the first product be one of three dims (GPT-NeoX-Japanese).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Form: TypeAlias = aten.scaled_dot_product_attention.default | aten.matmul.defaul
 
 @dataclass(frozen=True)
 class Attention:
-    """``softmax(cap(query @ key^T * scale) + mask) @ value`` for four dims, without dropout.
+    """``softmax(cap(query @ key^T * scale) + mask * mask_scale) @ value`` for four dims, without dropout.
 
     ``softcap`` is 0 where scores have no cap, ``sinks`` a tensor ``[heads]``. ``steps`` are what it is written out as
     before the last product: the last one first.
@@ -45,6 +46,7 @@ class Attention:
     scale: float | None
     softcap: float = 0.0
     sinks: SSAValue | None = None
+    mask_scale: float = 1.0
     steps: tuple[Operation, ...] = ()
 
     @property
@@ -113,6 +115,54 @@ class _Trace:
             return 1.0 / float(op.other)
         return 1.0
 
+    def factor_after_mask(self) -> float:
+        """The number that scores and mask were multiplied by; 1 where there is none."""
+        op = self.value.owner
+        if not isinstance(op, aten.mul.Tensor | aten.mul.Scalar | aten.div.Tensor | aten.div.Scalar):
+            return 1.0
+        add = op.self_.owner
+        return self.factor() if isinstance(add, aten.add.Tensor) and is_tensor(add.other) else 1.0
+
+    def product(self) -> tuple[SSAValue, SSAValue, float] | str:
+        """Queries and keys with four dims each, and the number that their product is multiplied by."""
+        found = self._product()
+        if found is None:
+            return "the scores are not scaled products and a mask"
+        query, turned, scale = found
+        by_keys = turned.owner
+        dims = rank(turned)
+        if not isinstance(by_keys, aten.transpose.int) or {by_keys.dim0 % dims, by_keys.dim1 % dims} != {
+            dims - 2,
+            dims - 1,
+        }:
+            return "the second factor of the scores is not the transposed keys"
+        key = by_keys.self_
+        if dims == 3:
+            query, key = (_before_view(x) for x in (query, key))
+        if rank(query) != 4 or rank(key) != 4:
+            return "query, keys and values do not have four dims and one dtype"
+        return query, key, scale
+
+    def _product(self) -> tuple[SSAValue, SSAValue, float] | None:
+        op = self.value.owner
+        if isinstance(op, aten.matmul.default):
+            self.steps.append(op)
+            return op.self_, op.other, 1.0
+        if not isinstance(op, aten.view.default | aten.reshape.default) or _before_view(op.self_) != op.self_:
+            return None
+        if dims_of(tensor_of(op.result)) != (1, *dims_of(tensor_of(op.self_))):
+            return None
+        product = op.self_.owner
+        if isinstance(product, aten.bmm.default):
+            factors = product.self_, product.mat2, 1.0
+        elif isinstance(product, aten.baddbmm.default) and isinstance(product.self_.owner, aten.zeros.default):
+            # Whatever zeros are multiplied by: a number of the program's text is finite.
+            factors = product.batch1, product.batch2, float(product.alpha)
+        else:
+            return None
+        self.steps += [op, product]
+        return factors
+
     def softcap(self) -> float:
         """The number ``c`` of ``tanh(x / c) * c``; 0 where there is none."""
         cap = self.value.owner
@@ -162,6 +212,14 @@ class _Trace:
         return made.self_
 
 
+def _before_view(x: SSAValue) -> SSAValue:
+    """``[1, h, n, width]`` where ``x`` is that as ``[h, n, width]``; else ``x``."""
+    op = x.owner
+    if not isinstance(op, aten.view.default | aten.reshape.default):
+        return x
+    return op.self_ if dims_of(tensor_of(op.self_)) == (1, *dims_of(tensor_of(x))) else x
+
+
 def _written_out(op: aten.matmul.default) -> Attention | str | None:
     at = _Trace(op.self_)
     at.casts()
@@ -184,21 +242,21 @@ def _written_out(op: aten.matmul.default) -> Attention | str | None:
         first = cut.dim % 4 == 3 and cut.start in (None, 0) and cut.step == 1
         if sinks is None or not first or not isinstance(keys, int) or dims_of(tensor_of(at.value))[3] != keys:
             return "what is left out of the weights is no sink"
-    mask = None
+    mask, after = None, at.factor_after_mask()
     add = at.value.owner
     if isinstance(add, aten.add.Tensor) and add.alpha == 1 and is_tensor(add.other):
         mask = add.other
         at.step(add.self_)
     softcap = at.softcap()
     scale = at.factor()
-    product = at.value.owner
-    if not isinstance(product, aten.matmul.default):
-        return "the scores are not scaled products and a mask"
-    query, turned = product.self_, product.other.owner
-    if not isinstance(turned, aten.transpose.int) or {turned.dim0 % 4, turned.dim1 % 4} != {2, 3}:
-        return "the second factor of the scores is not the transposed keys"
-    key, value = turned.self_, op.other
+    product = at.product()
+    if isinstance(product, str):
+        return product
+    query, key, by_product = product
+    value = op.other
+    if after != 1 and (softcap or sinks is not None or not after > 0):
+        return "what has a soft cap or sinks is multiplied by another number after the mask"
     types = [tensor_of(v).element_type for v in (query, key, value, op.result)]
     if any(rank(v) != 4 for v in (query, key, value)) or any(t != types[0] for t in types):
         return "query, keys and values do not have four dims and one dtype"
-    return Attention(query, key, value, mask, scale, softcap, sinks, (*at.steps, product))
+    return Attention(query, key, value, mask, scale * by_product * after, softcap, sinks, after, tuple(at.steps))

@@ -86,10 +86,11 @@ def _renumbered(name: Name, place: Callable[[int], int]) -> Name:
 
 @dataclass(frozen=True)
 class All:
-    """True where every one of the numbers is at least 0; of a mask of numbers: 0 there, and hidden elsewhere."""
+    """True where every one of the numbers is at least 0; of a mask of numbers: 0 there, and ``hidden`` elsewhere."""
 
     at_least_zero: tuple[Linear, ...]
     is_number: bool = False
+    hidden: float = 0.0
 
 
 Element: TypeAlias = "Linear | All"
@@ -160,7 +161,7 @@ def _moved(found: Element | None, place: Callable[[int], int]) -> Element | None
     if isinstance(found, Linear):
         return found.renumbered(place)
     if isinstance(found, All):
-        return All(tuple(one.renumbered(place) for one in found.at_least_zero), found.is_number)
+        return All(tuple(one.renumbered(place) for one in found.at_least_zero), found.is_number, found.hidden)
     return None
 
 
@@ -296,7 +297,21 @@ def _where(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
     least = LEAST_HALF if tensor_of(value).element_type == f16 else HIDDEN
     if not isinstance(condition, All) or condition.is_number or kept != 0 or hidden is None or hidden > least:
         return None
-    return All(condition.at_least_zero, is_number=True)
+    return All(condition.at_least_zero, is_number=True, hidden=hidden)
+
+
+def _multiplied(divided: bool) -> _Rule:
+    """A mask of numbers by a positive number that leaves hidden what is."""
+
+    def rule(elements: Elements, op: AtenOp, value: SSAValue) -> Element | None:
+        found, by = elements.of(op.arg("self")), op.arg("other")
+        if not isinstance(found, All) or not found.is_number or not isinstance(by, (int, float)) or not by > 0:
+            return None
+        hidden = found.hidden / by if divided else found.hidden * by
+        least = LEAST_HALF if tensor_of(value).element_type == f16 else HIDDEN
+        return All(found.at_least_zero, is_number=True, hidden=hidden) if hidden <= least else None
+
+    return rule
 
 
 def _filled(value: object) -> float | None:
@@ -337,6 +352,8 @@ _FAMILIES: Sequence[tuple[_Rule, Sequence[str]]] = (
     (_everywhere(1), ("ones.default", "new_ones.default", "ones_like.default")),
     (_everywhere(0), ("zeros.default", "new_zeros.default", "zeros_like.default")),
     (_index, ("index.Tensor",)),
+    (_multiplied(divided=False), ("mul.Tensor", "mul.Scalar")),
+    (_multiplied(divided=True), ("div.Tensor", "div.Scalar")),
     (_where, ("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")),
 )
 _RULES: dict[str, _Rule] = {f"aten.{name}": rule for rule, names in _FAMILIES for name in names}

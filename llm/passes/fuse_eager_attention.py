@@ -58,9 +58,13 @@ class EagerAttention(Pattern):
             return rewriter.notify_match_failure(found)
         if not found.is_plain:
             return rewriter.notify_match_failure("the operator has no soft cap of scores, and no sinks")
-        result = Builder(rewriter)(
+        b = Builder(rewriter)
+        mask = found.mask
+        if mask is not None and found.mask_scale != 1:
+            mask = b.mul(mask, found.mask_scale)
+        result = b(
             aten.scaled_dot_product_attention.default,
-            found.query, found.key, found.value, found.mask, scale=found.scale, types=[op.result.type],
+            found.query, found.key, found.value, mask, scale=found.scale, types=[op.result.type],
         )  # fmt: skip
         rewriter.replace_op(op, [result])
         found.erase_dropout(rewriter)

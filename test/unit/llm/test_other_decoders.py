@@ -175,6 +175,13 @@ BY_POSITION: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] =
         {_STOCK_KERNEL: 2},
     ),
     "llama4-chunks": (WORKING["llama4"], {_STOCK_KERNEL: 1}),
+    # The scale after the mask.
+    "codegen": (("CodeGenForCausalLM", "CodeGenConfig", _GPT | {"rotary_dim": 8}), {_STOCK_KERNEL: 2}),
+    # Products of three dims.
+    "gpt_neox_japanese": (
+        ("GPTNeoXJapaneseForCausalLM", "GPTNeoXJapaneseConfig", _COMMON | {"intermediate_multiple_size": 2}),
+        {_STOCK_KERNEL: 2},
+    ),
 }
 
 

@@ -306,3 +306,64 @@ func.func @short_padding(%q: tensor<1x1x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %n
   et.write_state @values, %v : tensor<1x1x8x4xf32>
   func.return %y : tensor<1x1x3x4xf32>
 }
+
+// -----
+
+// A mask by a number hides the same keys.
+
+et.state @keys : tensor<1x2x8x4xf32>
+et.state @values : tensor<1x2x8x4xf32>
+
+// CHECK-LABEL: func.func @half_mask
+func.func @half_mask(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x2x3x4xf32>, %newv: tensor<1x2x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x2x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %seen = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %zero = aten.zeros.default(size = [], dtype = f32) : () -> tensor<f32>
+  %mask = aten.where.ScalarOther(%seen, %zero, other = -3.4028234663852886e+38) : (tensor<3x8xi1>, tensor<f32>) -> tensor<3x8xf32>
+  %kc = et.read_state @keys : tensor<1x2x8x4xf32>
+  %vc = et.read_state @values : tensor<1x2x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  // WHY: 'attend-by-position' rewrote 'aten.scaled_dot_product_attention.default'
+  // CHECK: llama.custom_sdpa.default
+  // CHECK-NOT: scaled_dot_product
+  %more = aten.mul.Tensor(%mask, 0.5) : (tensor<3x8xf32>) -> tensor<3x8xf32>
+  %y = aten.scaled_dot_product_attention.default(%q, %k, %v, %more) : (tensor<1x2x3x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<3x8xf32>) -> tensor<1x2x3x4xf32>
+  et.write_state @keys, %k : tensor<1x2x8x4xf32>
+  et.write_state @values, %v : tensor<1x2x8x4xf32>
+  func.return %y : tensor<1x2x3x4xf32>
+}
+
+// -----
+
+// By one that is too small it does not.
+
+et.state @keys : tensor<1x2x8x4xf32>
+et.state @values : tensor<1x2x8x4xf32>
+
+// CHECK-LABEL: func.func @small_mask
+func.func @small_mask(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x2x3x4xf32>, %newv: tensor<1x2x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x2x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %seen = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %zero = aten.zeros.default(size = [], dtype = f32) : () -> tensor<f32>
+  %mask = aten.where.ScalarOther(%seen, %zero, other = -3.4028234663852886e+38) : (tensor<3x8xi1>, tensor<f32>) -> tensor<3x8xf32>
+  %kc = et.read_state @keys : tensor<1x2x8x4xf32>
+  %vc = et.read_state @values : tensor<1x2x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  // WHY: nothing is known about the mask
+  // CHECK: aten.scaled_dot_product_attention.default
+  %more = aten.mul.Tensor(%mask, 1.0e-10) : (tensor<3x8xf32>) -> tensor<3x8xf32>
+  %y = aten.scaled_dot_product_attention.default(%q, %k, %v, %more) : (tensor<1x2x3x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<3x8xf32>) -> tensor<1x2x3x4xf32>
+  et.write_state @keys, %k : tensor<1x2x8x4xf32>
+  et.write_state @values, %v : tensor<1x2x8x4xf32>
+  func.return %y : tensor<1x2x3x4xf32>
+}

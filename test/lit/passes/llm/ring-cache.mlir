@@ -122,3 +122,86 @@ func.func @other_reader(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x1x3x4xf32>, %ne
   et.write_state @values, %v : tensor<1x1x8x4xf32>
   func.return %y, %z : tensor<1x2x3x4xf32>, tensor<f32>
 }
+
+// -----
+
+// A window over scores that have a soft cap, written out.
+
+et.state @keys : tensor<1x2x8x4xf32>
+et.state @values : tensor<1x2x8x4xf32>
+
+// CHECK-LABEL: func.func @capped_window
+func.func @capped_window(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x2x3x4xf32>, %newv: tensor<1x2x3x4xf32>, %positions: tensor<3xi64>) -> tensor<1x2x3x4xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %far = aten.sub.Tensor(%rows, 4) : (tensor<3x1xi64>) -> tensor<3x1xi64>
+  %near = aten.gt.Tensor(%keys, %far) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %before = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %seen = aten.bitwise_and.Tensor(%near, %before) : (tensor<3x8xi1>, tensor<3x8xi1>) -> tensor<3x8xi1>
+  %zero = aten.zeros.default(size = [], dtype = f32) : () -> tensor<f32>
+  %mask = aten.where.ScalarOther(%seen, %zero, other = -3.4028234663852886e+38) : (tensor<3x8xi1>, tensor<f32>) -> tensor<3x8xf32>
+  %kc = et.read_state @keys : tensor<1x2x8x4xf32>
+  %vc = et.read_state @values : tensor<1x2x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  // WHY: 'ring-cache' rewrote 'aten.matmul.default'
+  // CHECK: et.read_state @keys : tensor<1x2x6x4xf32>
+  // CHECK: etir.cached_attention.default(%{{.*}}, %{{.*}}, %{{.*}}, start_pos = 0, %{{.*}}, scale = 0.25, softcap = 50.0)
+  // CHECK-NOT: aten.softmax
+  %t = aten.transpose.int(%k, dim0 = 2, dim1 = 3) : (tensor<1x2x8x4xf32>) -> tensor<1x2x4x8xf32>
+  %0 = aten.matmul.default(%q, %t) : (tensor<1x2x3x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x3x8xf32>
+  %1 = aten.mul.Tensor(%0, 0.25) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %2 = aten.div.Tensor(%1, 50.0) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %3 = aten.tanh.default(%2) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %4 = aten.mul.Tensor(%3, 50.0) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %5 = aten.add.Tensor(%4, %mask) : (tensor<1x2x3x8xf32>, tensor<3x8xf32>) -> tensor<1x2x3x8xf32>
+  %w = aten.softmax.int(%5, dim = -1) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %y = aten.matmul.default(%w, %v) : (tensor<1x2x3x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x3x4xf32>
+  et.write_state @keys, %k : tensor<1x2x8x4xf32>
+  et.write_state @values, %v : tensor<1x2x8x4xf32>
+  func.return %y : tensor<1x2x3x4xf32>
+}
+
+// -----
+
+// The same, whose weights are a result as well.
+
+et.state @keys : tensor<1x2x8x4xf32>
+et.state @values : tensor<1x2x8x4xf32>
+
+// CHECK-LABEL: func.func @read_weights
+func.func @read_weights(%q: tensor<1x2x3x4xf32>, %newk: tensor<1x2x3x4xf32>, %newv: tensor<1x2x3x4xf32>, %positions: tensor<3xi64>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3x8xf32>) {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %keys = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %far = aten.sub.Tensor(%rows, 4) : (tensor<3x1xi64>) -> tensor<3x1xi64>
+  %near = aten.gt.Tensor(%keys, %far) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %before = aten.le.Tensor(%keys, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %seen = aten.bitwise_and.Tensor(%near, %before) : (tensor<3x8xi1>, tensor<3x8xi1>) -> tensor<3x8xi1>
+  %zero = aten.zeros.default(size = [], dtype = f32) : () -> tensor<f32>
+  %mask = aten.where.ScalarOther(%seen, %zero, other = -3.4028234663852886e+38) : (tensor<3x8xi1>, tensor<f32>) -> tensor<3x8xf32>
+  %kc = et.read_state @keys : tensor<1x2x8x4xf32>
+  %vc = et.read_state @values : tensor<1x2x8x4xf32>
+  %k = aten.index_copy.default(%kc, dim = 2, %p, %newk) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  %v = aten.index_copy.default(%vc, dim = 2, %p, %newv) : (tensor<1x2x8x4xf32>, tensor<3xi64>, tensor<1x2x3x4xf32>) -> tensor<1x2x8x4xf32>
+  // WHY: its scores or weights are read by something else, too
+  // CHECK: et.read_state @keys : tensor<1x2x8x4xf32>
+  // CHECK: aten.softmax.int
+  %t = aten.transpose.int(%k, dim0 = 2, dim1 = 3) : (tensor<1x2x8x4xf32>) -> tensor<1x2x4x8xf32>
+  %0 = aten.matmul.default(%q, %t) : (tensor<1x2x3x4xf32>, tensor<1x2x4x8xf32>) -> tensor<1x2x3x8xf32>
+  %1 = aten.mul.Tensor(%0, 0.25) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %2 = aten.div.Tensor(%1, 50.0) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %3 = aten.tanh.default(%2) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %4 = aten.mul.Tensor(%3, 50.0) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %5 = aten.add.Tensor(%4, %mask) : (tensor<1x2x3x8xf32>, tensor<3x8xf32>) -> tensor<1x2x3x8xf32>
+  %w = aten.softmax.int(%5, dim = -1) : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  %y = aten.matmul.default(%w, %v) : (tensor<1x2x3x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x3x4xf32>
+  et.write_state @keys, %k : tensor<1x2x8x4xf32>
+  et.write_state @values, %v : tensor<1x2x8x4xf32>
+  func.return %y, %w : tensor<1x2x3x4xf32>, tensor<1x2x3x8xf32>
+}
