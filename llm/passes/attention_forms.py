@@ -16,6 +16,7 @@ mask, which it applies to then, too (CodeGen), and the first product be one of t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -156,8 +157,11 @@ class _Trace:
         if isinstance(product, aten.bmm.default):
             factors = product.self_, product.mat2, 1.0
         elif isinstance(product, aten.baddbmm.default) and isinstance(product.self_.owner, aten.zeros.default):
-            # Whatever zeros are multiplied by: a number of the program's text is finite.
-            factors = product.batch1, product.batch2, float(product.alpha)
+            alpha, beta = product.alpha, product.beta
+            # Zeros are multiplied by beta.
+            if not isinstance(alpha, int | float) or not isinstance(beta, int | float) or not math.isfinite(beta):
+                return None
+            factors = product.batch1, product.batch2, float(alpha)
         else:
             return None
         self.steps += [op, product]
@@ -169,7 +173,9 @@ class _Trace:
         if not isinstance(cap, aten.mul.Tensor | aten.mul.Scalar) or not isinstance(cap.other, int | float):
             return 0.0
         tanh = cap.self_.owner
-        part = tanh.self_.owner if isinstance(tanh, aten.tanh.default) else None
+        if not isinstance(tanh, aten.tanh.default):
+            return 0.0
+        part = tanh.self_.owner
         if not isinstance(part, aten.div.Tensor | aten.div.Scalar) or part.other != cap.other or not cap.other > 0:
             return 0.0
         for to in (cap.self_, tanh.self_, part.self_):
