@@ -120,7 +120,7 @@ ETIR_AVX512 inline void multiply_keys(const float* query, const T* key, const T*
 /// whole vectors. Rows of `next`, as far apart, are asked for.
 template <int kCount, int kVectors, typename T>
 ETIR_AVX512 inline void score_keys(const float* query, const T* key, const T* next, int64_t step, int64_t count,
-                                   int64_t dim, float scale, float softcap, float (*scores)[kBlock]) {
+                                   int64_t dim, float scale, float (*scores)[kBlock]) {
   alignas(64) float rows[kCount][kWideLanes * kWideLanes];
   const __m512 never = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (int64_t first = 0; first < count; first += kWideLanes) {
@@ -135,12 +135,7 @@ ETIR_AVX512 inline void score_keys(const float* query, const T* key, const T* ne
     const auto seen = static_cast<__mmask16>((1u << some) - 1);
     ETIR_UNROLL
     for (int q = 0; q < kCount; ++q) {
-      __m512 sums = _mm512_mul_ps(sums_of_rows(rows[q]), _mm512_set1_ps(scale));
-      if (softcap != 0) {
-        _mm512_store_ps(scores[q] + first, sums);
-        cap_scores_wide(scores[q] + first, kWideLanes, softcap);
-        sums = _mm512_load_ps(scores[q] + first);
-      }
+      const __m512 sums = _mm512_mul_ps(sums_of_rows(rows[q]), _mm512_set1_ps(scale));
       _mm512_store_ps(scores[q] + first, _mm512_mask_mov_ps(never, seen, sums));
     }
   }
@@ -273,7 +268,9 @@ ETIR_AVX512 inline void attend(const Block<T>& block, float* results) {
   alignas(64) float scores[kCount][kBlock];
   float rescale[kCount];
   const auto score = block.dim % (4 * kWideLanes) == 0 ? score_keys<kCount, 4, T> : score_keys<kCount, 1, T>;
-  score(block.query, block.key, block.next_key, block.step, block.count, block.dim, block.scale, block.softcap, scores);
+  score(block.query, block.key, block.next_key, block.step, block.count, block.dim, block.scale, scores);
+  // Here, as among the products above a call would take registers from them.
+  for (int q = 0; block.softcap != 0 && q < kCount; ++q) cap_scores_wide(scores[q], block.count, block.softcap);
   const int64_t size = result_size(block.dim);
   weigh<kCount>(scores, block.count, results + block.dim, size, rescale);
   int64_t d = 0;
