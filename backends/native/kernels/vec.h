@@ -20,6 +20,9 @@
 #define ETIR_MAX(x, y) __builtin_ia32_maxps512(x, y, 4)
 #define ETIR_MIN(x, y) __builtin_ia32_minps512(x, y, 4)
 #endif
+#if __has_builtin(__builtin_ia32_sqrtps512)
+#define ETIR_SQRT(x) __builtin_ia32_sqrtps512(x, 4)
+#endif
 #elif ETIR_VW == 8 && defined(__AVX2__)
 #if __has_builtin(__builtin_ia32_maxps256) && __has_builtin(__builtin_ia32_minps256) && \
     __has_builtin(__builtin_ia32_maskloadps256) && __has_builtin(__builtin_ia32_maskstoreps256)
@@ -267,6 +270,11 @@ ETIR_INLINE vf vsign_of(vf magnitude, vf sign) {
 ETIR_INLINE vf vsqrt(vf x) {
 #if defined(ETIR_BUILTINS) && defined(ETIR_ELEMENTWISE_SQRT)
   return __builtin_elementwise_sqrt(x);
+#elif defined(ETIR_SQRT)
+  return ETIR_SQRT(x);
+#elif defined(ETIR_BUILTINS)  // clang makes one instruction of the loop
+  for (int i = 0; i < ETIR_VW; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
 #elif ETIR_VW == 16 && defined(__AVX512F__)
   return (vf)_mm512_sqrt_ps((__m512)x);
 #elif ETIR_VW == 8 && defined(__AVX2__)
