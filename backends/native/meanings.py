@@ -27,6 +27,8 @@ _IN_DOUBLE: dict[type[Operation], Callable[..., Any]] = {
     math.SqrtOp: np.sqrt,
     math.LogOp: np.log,
     math.Log1pOp: np.log1p,
+    math.SinOp: np.sin,
+    math.CosOp: np.cos,
 }
 _IN_FLOAT: dict[type[Operation], Callable[..., Any]] = {
     arith.AddfOp: np.add,

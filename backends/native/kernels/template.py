@@ -163,10 +163,13 @@ _BINARY = {
 _UNARY = {
     arith.NegfOp: "(-{})", math.ExpOp: "vexp({})", math.TanhOp: "vtanh({})", math.ErfOp: "verf({})",
     math.ExpM1Op: "vexpm1({})", math.LogOp: "vlog({})", math.Log1pOp: "vlog1p({})", math.SqrtOp: "vsqrt({})",
-    math.AbsFOp: "vabs({})",
+    math.AbsFOp: "vabs({})", math.SinOp: "vsin({})", math.CosOp: "vcos({})",
 }  # fmt: skip
 _COMPARISONS = {"oeq": "veq", "one": "vapart", "olt": "vlt", "ole": "vle", "ogt": "vgt", "oge": "vge", "une": "vne"}
-HEAVY = (math.LogOp, math.Log1pOp, math.ExpOp, math.ExpM1Op, math.TanhOp, math.ErfOp, math.SqrtOp, arith.DivfOp)
+HEAVY = (
+    math.LogOp, math.Log1pOp, math.ExpOp, math.ExpM1Op, math.TanhOp, math.ErfOp, math.SinOp, math.CosOp, math.SqrtOp,
+    arith.DivfOp,
+)  # fmt: skip
 """Operations of which a body has so many instructions that it stands in a loop rather than in every register tile."""
 
 

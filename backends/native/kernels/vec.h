@@ -164,6 +164,18 @@ ETIR_INLINE vm vle(vf x, vf y) { return vge(y, x); }
 // Neither equal nor NaN.
 ETIR_INLINE vm vapart(vf x, vf y) { return vgt(x, y) | vgt(y, x); }
 
+// Whether a comparison holds for any lane.
+ETIR_INLINE int vany(vm where) {
+#if ETIR_VW == 1 || defined(ETIR_MVE)
+  return where != 0;
+#else
+  int64_t lanes[ETIR_VW / 2], any = 0;
+  __builtin_memcpy(lanes, &where, sizeof(lanes));
+  for (int i = 0; i < ETIR_VW / 2; ++i) any |= lanes[i];
+  return any != 0;
+#endif
+}
+
 #if ETIR_VW == 1
 // The first `count` floats, and floats that lie `stride` apart: of one lane.
 ETIR_INLINE vf vload_some(const float* from, long count) { return count > 0 ? *from : 0.0f; }
@@ -472,5 +484,74 @@ ETIR_INLINE vf verf(vf x) {
   e = e * vfloat((vbits(shifted) - vset_int(0x4b400000 - 127)) << 23);
   return vselect(vlt(size, vset(1.0f)), x * p, vsign_of(1.0f - e, x));  // a NaN goes through e
 }
+
+// x as n pi/2 + r with |r| <= pi/4: r, and n modulo 4. Of one number beyond what `vturned` does by floats: the bits of
+// 2/pi that count times the 24 of x, in whole numbers. r is NaN for what is not finite.
+ETIR_NOINLINE __attribute__((unused)) float vturned_far(float x, int32_t* turns) {
+  // Two bits more in front.
+  static const uint32_t two_over_pi[7] = {0, 0x28be60db, 0x9391054a, 0x7f09d5f4, 0x7d4d3770, 0x36d8a566, 0x4f10e410};
+  uint32_t bits, word[3];
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  *turns = 0;
+  if ((bits >> 23 & 0xff) == 0xff) return x - x;
+  const uint32_t from = (bits >> 23 & 0xff) - 126, at = from / 32, by = from % 32, digits = bits << 8 | 0x80000000u;
+  for (int i = 0; i < 3; ++i) {
+    word[i] = by == 0 ? two_over_pi[at + i] : two_over_pi[at + i] << by | two_over_pi[at + i + 1] >> (32 - by);
+  }
+  // Two bits of n, and 62 behind the point.
+  const uint64_t low = (uint64_t)digits * word[1] + ((uint64_t)digits * word[2] >> 32);
+  const uint64_t product = ((uint64_t)(digits * word[0]) << 32) + low, nearest = product + 0x2000000000000000u;
+  const uint64_t rest = product - (nearest & 0xc000000000000000u);
+  const int32_t n = (int32_t)(nearest >> 62);
+  // In halves: what makes floats of 64 bits is a function of a library.
+  const float r = ((float)(int32_t)(rest >> 32) + (float)(uint32_t)rest * 2.32830644e-10f) * 1.46291807927e-9f;
+  *turns = bits >> 31 ? -n : n;
+  return bits >> 31 ? -r : r;
+}
+ETIR_NOINLINE __attribute__((unused)) void vturned_some(const vf* x, vf* r, vi* turns) {
+  float from[ETIR_VW], to[ETIR_VW];
+  int32_t n[ETIR_VW];
+  __builtin_memcpy(from, x, sizeof(from));
+  __builtin_memcpy(to, r, sizeof(to));
+  __builtin_memcpy(n, turns, sizeof(n));
+  for (int i = 0; i < ETIR_VW; ++i) {
+    if (__builtin_fabsf(from[i]) > 8192.0f) to[i] = vturned_far(from[i], &n[i]);
+  }
+  __builtin_memcpy(r, to, sizeof(to));
+  __builtin_memcpy(turns, n, sizeof(n));
+}
+ETIR_INLINE vf vturned(vf x, vi* turns) {
+  const vf shifted = x * 0.636619772f + 12582912.0f;
+  const vf whole = shifted - 12582912.0f;
+  // pi/2 in three parts, of which the first two times a whole number below 2^13 are exact: r is right to 3e-11.
+  vf r = ((x - whole * 1.5703125f) - whole * 4.837512969970703e-4f) - whole * 7.549789948768648e-8f;
+  *turns = vbits(shifted);  // their two lowest bits: those of 12582912 are 0
+  if (__builtin_expect(vany(vgt(vabs(x), vset(8192.0f))), 0)) {
+    vf r_far = r;
+    vi turns_far = *turns;
+    vturned_some(&x, &r_far, &turns_far);
+    r = r_far;
+    *turns = turns_far;
+  }
+  return r;
+}
+
+// sin and cos: r + r^3 p(r^2) (error 4.3e-9) and 1 - r^2 / 2 + r^4 q(r^2) (error 1.2e-10) take turns.
+ETIR_INLINE vf vwave(vf x, int32_t ahead) {
+  vi turns;
+  const vf r = vturned(x, &turns), square = r * r;
+  turns = turns + vset_int(ahead);
+  vf p = vset(-0.0001951101003214717f);
+  p = p * square + 0.008332121185958385f;
+  p = p * square - 0.16666653752326965f;
+  vf q = vset(2.4432563805021346e-05f);
+  q = q * square - 0.0013887310633435845f;
+  q = q * square + 0.04166664555668831f;
+  const vf sine = vsign_of(r + r * square * p, r), cosine = 1.0f - 0.5f * square + square * square * q;
+  const vf found = vselect(vne(vconvert(turns & 1), vset(0.0f)), cosine, sine);
+  return vfloat(vbits(found) ^ ((turns & 2) << 30));
+}
+ETIR_INLINE vf vsin(vf x) { return vwave(x, 0); }
+ETIR_INLINE vf vcos(vf x) { return vwave(x, 1); }
 
 #endif

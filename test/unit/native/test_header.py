@@ -19,8 +19,12 @@ from etir.backends.native.tune import is_host
 
 CALLS = """
 __attribute__((visibility("default")))
-void called(const float* x, float* root, long count) {
-  for (long i = 0; i < count; i += ETIR_VW) vstore(root + i, vsqrt(vload(x + i)));
+void called(const float* x, float* sine, float* cosine, float* root, long count) {
+  for (long i = 0; i < count; i += ETIR_VW) {
+    vstore(sine + i, vsin(vload(x + i)));
+    vstore(cosine + i, vcos(vload(x + i)));
+    vstore(root + i, vsqrt(vload(x + i)));
+  }
 }
 """
 COMPILERS = [name for name in ("clang", "gcc") if shutil.which(name)] + ["zig"] * (find_spec("ziglang") is not None)
@@ -38,16 +42,20 @@ def floats() -> NDArray[np.float32]:
 @pytest.mark.parametrize("target", of_family(family_of_host()), ids=lambda target: target.name)
 @pytest.mark.parametrize("using", COMPILERS)
 def test_functions_of_all_floats(target: Cpu, using: str, tmp_path: Path) -> None:
-    """Roots are the nearest floats."""
+    """Errors are of absolute size: sines are at most 1. Signs of zeros are kept, and what has no sine gives NaN."""
     source, path = tmp_path / "called.c", tmp_path / "called.so"
     source.write_text(f"#define ETIR_VW {target.vector}\n{header()}\n{CALLS}")
     subprocess.run([*compiler(using).for_cpu(target), *FLAGS, *LINK, str(source), "-o", str(path)], check=True)
     if not is_host(target):
         pytest.skip("this machine compiles it, and cannot run it")
     x = floats()
-    found = np.empty_like(x)
-    given = [ctypes.c_void_p(array.ctypes.data) for array in (x, found)]
+    found = [np.empty_like(x) for _ in range(3)]
+    given = [ctypes.c_void_p(array.ctypes.data) for array in (x, *found)]
     ctypes.CDLL(str(path)).called(*given, ctypes.c_long(x.size))
     with np.errstate(invalid="ignore"):
-        exact = np.sqrt(x.astype(np.float64))
-    np.testing.assert_array_equal(found, exact.astype(np.float32))
+        exact = [f(x.astype(np.float64)) for f in (np.sin, np.cos, np.sqrt)]
+    for got, want in zip(found[:2], exact, strict=False):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1.3e-7)
+    np.testing.assert_array_equal(found[2], exact[2].astype(np.float32))
+    zeros = x == 0
+    np.testing.assert_array_equal(np.signbit(found[0][zeros]), np.signbit(x[zeros]))

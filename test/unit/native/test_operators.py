@@ -266,6 +266,17 @@ def curves(draw: Draw) -> Case:
     return Function(lambda x: F.softplus(x * scale, beta, threshold), layer), (torch.randn(4, 9),)
 
 
+def waves(draw: Draw) -> Case:
+    """Sines and cosines, in the tile of a product and before one, of numbers small and large, and e^x - 1."""
+    layer, scale = nn.Linear(9, 21), draw.choice([1.0, 1e3, 1e5, 1e30])
+
+    def waved(x: Any) -> Any:
+        y = layer(torch.cos(x)) + layer(torch.sin(x)) * x.new_ones(21)
+        return torch.sin(y * 3.0).pow(2) + torch.cos(y), torch.expm1(y)
+
+    return Function(waved), (torch.randn(4, 9) * scale,)
+
+
 def differences(draw: Draw) -> Case:
     """A number, or a multiple of it, from which something is taken, in the tile of a product and without one."""
     alpha, layer = draw.choice([1, 0.5]), nn.Linear(9, 21)
@@ -329,6 +340,7 @@ CASES = [
     rolls,
     scatters,
     curves,
+    waves,
     differences,
     constant_choices,
     runs,
