@@ -19,6 +19,8 @@ TOLERANCE: dict[torch.dtype, dict[str, float]] = {
     torch.float16: {"rtol": 2e-3, "atol": 1e-3},
     torch.bfloat16: {"rtol": 1.6e-2, "atol": 1e-2},
 }
+ROUNDED = {"rtol": 1e-5, "atol": 2.0**-12 / 8}
+"""Of float32 with a cache of float16: AMX leaves out an eighth of what that has been rounded by, at most."""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,8 @@ def _check(kernels: Kernels, case: tuple[int, ...], dtype: torch.dtype, cache: t
             wanted = reference(query, key[:, :keys], value[:, :keys], added, scale, softcap, sink)
             arguments = [query, key, value, start, mask, causal, scale, softcap, sink, *[None] * 6]
             (result,) = kernels.call(KERNEL, arguments, [out])
-            torch.testing.assert_close(result, wanted.to(dtype), **TOLERANCE[dtype])
+            tolerance = TOLERANCE[dtype] if cache == dtype else ROUNDED
+            torch.testing.assert_close(result, wanted.to(dtype), **tolerance)
 
 
 @pytest.mark.parametrize(("dtype", "cache"), [*((t, t) for t in TOLERANCE), (torch.float32, torch.float16)])
