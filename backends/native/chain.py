@@ -74,10 +74,16 @@ class Chain:
             self.buffers.append(Buffer(key, self.sizes[key], tuple(live), self.alignments[key]))
 
     def _lives_between(self, number: int) -> None:
-        """The instant before a link."""
-        for key, carried in enumerate(self.carried):
-            if number in carried.gaps:
-                self.lives[key].append((self.now, self.now))
+        """The instants before a link: one for each operation of the kernels there, since what one of them reads for the
+        last time makes room for the results of those after it.
+        """
+        gaps = {key: carried.gaps[number] for key, carried in enumerate(self.carried) if number in carried.gaps}
+        if not gaps:
+            return
+        start = min(first for first, _ in gaps.values())
+        for key, (first, last) in gaps.items():
+            self.lives[key].append((self.now + first - start, self.now + last - start))
+        self.now += max(last for _, last in gaps.values()) - start
 
     def _add(self, number: int, link: Link) -> None:
         """The code and the kernels of a link after what is there."""
@@ -141,7 +147,7 @@ class Chain:
         """Bytes of what lives before a link at places that are another's: the input of an operator of the kernels that
         stands between two delegates, and its result. One of two lies beside the workspaces.
         """
-        placed: list[tuple[int, int]] = []
+        placed: list[tuple[int, int, int, int]] = []
         meeting = 0
         for key, carried in enumerate(self.carried):
             if number not in carried.gaps or not carried.places:
@@ -152,9 +158,13 @@ class Chain:
             if start is None:
                 continue
             end = start + align_up(self.sizes[key], 16)
-            if any(start < other_end and other < end for other, other_end in placed):
+            first, last = carried.gaps[number]
+            if any(
+                start < other_end and other < end and first <= other_last and other_first <= last
+                for other, other_end, other_first, other_last in placed
+            ):
                 meeting += end - start
-            placed.append((start, end))
+            placed.append((start, end, first, last))
         return meeting
 
     def write(self, offsets: dict[int, int]) -> list[Planned]:

@@ -39,12 +39,13 @@ class Carried:
     """A tensor that is made by one of some calls, or read by one for the last time.
 
     ``places`` has the argument that it is of such calls, by the number of the call; ``kept`` the calls during which it
-    lives, ``gaps`` those before which it lives (the number of calls: after all).
+    lives, ``gaps`` those before which it lives (the number of calls: after all), with the first and the last operation
+    of the block, from the call before on, at which it does.
     """
 
     places: dict[int, int]
     kept: tuple[int, ...]
-    gaps: tuple[int, ...]
+    gaps: dict[int, tuple[int, int]]
 
 
 class Frame:
@@ -158,7 +159,11 @@ class Frame:
             return None
         kept = tuple(number for number, position in enumerate(at) if born < position < last)
         ends = [-1, *at, len(self._positions[block])]
-        gaps = tuple(i for i in range(len(at) + 1) if born < ends[i + 1] and last > ends[i])
+        gaps = {
+            i: (max(born, ends[i]), min(last, ends[i + 1]))
+            for i in range(len(at) + 1)
+            if born < ends[i + 1] and last > ends[i]
+        }
         return Carried(places, kept, gaps)
 
     def keep(self, name: str, places: Sequence[int | None]) -> None:
