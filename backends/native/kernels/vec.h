@@ -498,7 +498,7 @@ ETIR_NOINLINE __attribute__((unused)) float vturned_far(float x, int32_t* turns)
   for (int i = 0; i < 3; ++i) {
     word[i] = by == 0 ? two_over_pi[at + i] : two_over_pi[at + i] << by | two_over_pi[at + i + 1] >> (32 - by);
   }
-  // Two bits of n, and 62 behind the point.
+  // Two bits of n, and 62 after the point.
   const uint64_t low = (uint64_t)digits * word[1] + ((uint64_t)digits * word[2] >> 32);
   const uint64_t product = ((uint64_t)(digits * word[0]) << 32) + low, nearest = product + 0x2000000000000000u;
   const uint64_t rest = product - (nearest & 0xc000000000000000u);
