@@ -7,14 +7,17 @@ calls.
 
 Here is what cuts are worth before anything is planned: an input is not there at the steps before a cut that comes
 before its first reader. So many bytes are off these steps, of code and of the kernels in its place, and a cut is good
-for what they have above the room that there is. What it really saves shows the plan of the program.
+for what they have above the room that there is. A step of several operators, as a sum of many tables, may be cut as
+well: what its first part has read is gone in the second one, but for one tensor in its place. What a cut really saves
+shows the plan of the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
-from etir.backends.api.memory import DelegateNeeds
+from etir.backends.api.memory import DelegateNeeds, Need
 
 MOST_CUTS = 8
 """Cuts of one partition, each of which is one more call."""
@@ -41,11 +44,25 @@ def _excess(need: DelegateNeeds, room: int, cuts: Sequence[int]) -> int:
     """The bytes that all steps together have above the room, with these cuts."""
     total = 0
     for step in (*need.steps, *need.kernels):
-        last = max(step.operators, default=None)
-        absent = (
-            sum(row.bytes for row in need.inputs if any(last < cut <= row.operator for cut in cuts))
-            if last is not None
-            else 0
-        )
-        total += max(0, step.bytes - absent - room)
+        largest = 0
+        for begin, last in _parts(step, cuts):
+            absent = sum(row.bytes for row in need.inputs if any(last < cut <= row.operator for cut in cuts))
+            gone = [
+                row.bytes
+                for row in need.inputs
+                if min(step.operators) <= row.operator and (row.operator if row.last is None else row.last) < begin
+            ]
+            largest = max(largest, step.bytes - absent - sum(gone) + max(gone, default=0))
+        total += max(0, (largest if step.operators else step.bytes) - room)
     return total
+
+
+def _parts(step: Need, cuts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last operator of each part of a step that cuts leave; none where no operator is known."""
+    bounds = sorted({cut for cut in cuts if step.operators and min(step.operators) < cut <= max(step.operators)})
+    parts: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
+    for number in sorted(step.operators):
+        parts[bisect_right(bounds, number)].append(number)
+    for part in parts:
+        if part:
+            yield part[0], part[-1]

@@ -25,12 +25,13 @@ class Need:
 
 @dataclass(frozen=True)
 class InputNeed:
-    """The bytes of an input of a delegate that the kernels make for it, and the number of the first operator that reads
-    it.
+    """The bytes of an input of a delegate that the kernels make for it, and the numbers of the first operator that
+    reads it and, where that is another one, of the last.
     """
 
     bytes: int
     operator: int
+    last: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from etir.backends.api.memory import DelegateNeeds, InputNeed, Need
+from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Frame
 from etir.backends.native.functions import places_of
 from etir.backends.native.live import bytes_of_tensor
@@ -54,12 +55,22 @@ def _kernel_steps(kernels: LoweredFunction, around: Sequence[int | None]) -> lis
 
 
 def _inputs(outlined: FuncOp, around: Sequence[int | None], frame: Frame) -> Iterator[InputNeed]:
-    """The inputs in the workspace that kernels make, with the first operator that reads them."""
+    """The inputs in the workspace that kernels make, with the first and the last operator that read them."""
     is_made = frame.made_by_kernels(outlined.sym_name.data)
     for value, place, made in zip(outlined.body.block.args, around, is_made, strict=False):
-        numbers = [number for use in value.uses for number in _numbers([use.operation])]
+        numbers = [number for reader in _readers(value) for number in _numbers([reader])]
         if made and place is None and numbers:
-            yield InputNeed(bytes_of_tensor(value), min(numbers))
+            yield InputNeed(bytes_of_tensor(value), min(numbers), max(numbers))
+
+
+def _readers(value: SSAValue) -> Iterator[Operation]:
+    """The operations that read a value, those inside of a group for what it hands on to them."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, GroupOp) and any(True for _ in op.body.block.args[use.index].uses):
+            yield from _readers(op.body.block.args[use.index])
+        else:
+            yield op
 
 
 def _numbers(ops: Sequence[Operation]) -> tuple[int, ...]:

@@ -55,6 +55,7 @@ from etir.passes.delegation.attributes import (
 from etir.passes.delegation.claim import Claims, computes, copy_shared, find_claims
 from etir.passes.delegation.cuts import cut_levels
 from etir.passes.delegation.graph import BlockGraph, Contraction, Ranges, tensor_bytes, used_values
+from etir.passes.delegation.late import make_late
 from etir.passes.delegation.levels import find_levels, lower_boundary
 from etir.passes.delegation.owned import own_state
 from etir.passes.delegation.proposed import fit_proposal
@@ -175,6 +176,8 @@ class _Method:
             proposal = delegate.backend.propose(self.module, block, delegate.options)
             for part in [None] if proposal is None else proposal.by_options():
                 self._offer(graph, delegate, part, made, owner)
+        if self.options.cut:
+            make_late(block, self.ranges)
 
     def _offer(
         self,

@@ -4,6 +4,7 @@
 // RUN: et-opt -p 'partition{backend="reference{leave=aten.erfinv.default}" exclude=aten.relu.default}' %s | filecheck %s --check-prefix=EXCLUDE
 // RUN: et-opt -p 'partition{backend=reference split}' %s | filecheck %s --check-prefix=SPLIT
 // RUN: et-opt -p 'partition{backend=reference cut=late_reference:3}' %s | filecheck %s --check-prefix=CUT
+// RUN: et-opt -p 'partition{backend="reference{leave=aten.erfinv.default}" cut=tables_reference:4}' %s | filecheck %s --check-prefix=TABLES
 // RUN: et-opt -p 'partition{backend=reference own-state}' %s | filecheck %s --check-prefix=STATE
 
 // The module says with which options the backends were asked.
@@ -102,6 +103,20 @@ func.func @late(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   %1 = edge.aten.abs.default(%0) : (tensor<4xf32>) -> tensor<4xf32>
   %2 = edge.aten.add.Tensor(%1, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %3 = edge.aten.relu.default(%2) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %3 : tensor<4xf32>
+}
+
+// What is made for the second part alone is made just before it.
+// TABLES-LABEL: func.func @tables
+func.func @tables(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  // TABLES-NEXT: edge.aten.relu.default(%x) {backend.partition = "reference:0"}
+  // TABLES-NEXT: edge.aten.abs.default(%0) {backend.partition = "reference:0"}
+  // TABLES-NEXT: edge.aten.erfinv.default(%y) : (
+  // TABLES-NEXT: edge.aten.add.Tensor(%1, %2) {backend.partition = "reference:1"}
+  %0 = edge.aten.erfinv.default(%y) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = edge.aten.relu.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = edge.aten.abs.default(%1) : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = edge.aten.add.Tensor(%2, %0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return %3 : tensor<4xf32>
 }
 

@@ -46,3 +46,16 @@ def test_bounded() -> None:
     need = DelegateNeeds(100, steps(*[1000] * count), inputs=[InputNeed(1, number) for number in range(count)])
     assert len(cuts_of(need, 0)) == MOST_CUTS
     assert cuts_of(DelegateNeeds(100, [Need(100, (), 1)], inputs=[InputNeed(40, 1)]), 60) == []
+
+
+def test_inside_of_a_step() -> None:
+    """A sum of four tables of 30 bytes is one step. Cut in the middle, its first half reads two, and its second half
+    their sum and the other two.
+    """
+    tables = [InputNeed(30, number) for number in range(1, 5)]
+    need = DelegateNeeds(120, [Need(120, (1, 2, 3, 4), 1)], inputs=tables)
+    assert cuts_of(need, 90) == [3]
+    assert cuts_of(need, 120) == []
+    # What is read again after the cut is not gone.
+    again = [InputNeed(30, number, 4) for number in range(1, 5)]
+    assert cuts_of(DelegateNeeds(120, need.steps, inputs=again), 90) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 import etir
 import etir.runtime
+from etir import memory_bound
+from etir.backends.api.memory import DelegateNeeds
 from etir.memory_bound import bytes_of
 
 NATIVE = "native{cpus=x86-64}"
@@ -63,3 +66,36 @@ def test_what_is_read_at_once() -> None:
     """Both are read by the first operator: there is nothing to cut."""
     model = TwoGathers(is_late=False).eval()
     assert partitions(program(model, NATIVE)) == partitions(program(model, FREE)) == 1
+
+
+class Tables(nn.Module):
+    """The sum of what several tables have for indices, as embeddings of words, positions and boxes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(20, 64) for _ in range(6))
+        self.norm, self.last = nn.LayerNorm(64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, *others = (table(x[:, :, number]) for number, table in enumerate(self.tables))
+        for other in others:
+            first = first + other
+        return torch.relu(self.last(self.norm(first)))
+
+
+def test_a_sum_may_be_cut_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one step of code, of which it is known which addition reads each table."""
+    told: list[DelegateNeeds] = []
+
+    def noted(need: DelegateNeeds, room: int) -> list[int]:
+        told.append(need)
+        return []
+
+    monkeypatch.setattr(memory_bound, "cuts_of", noted)
+    torch.manual_seed(0)
+    exported = torch.export.export(Tables().eval(), (torch.randint(0, 20, (4, 16, 6)),))
+    etir.compile(exported, target="etir", delegates=[NATIVE])
+    rows = told[0].inputs
+    first = min(row.operator for row in rows)
+    assert [row.operator - first for row in rows] == [0, 0, 1, 2, 3, 4]
+    assert all(row.last == row.operator and row.bytes == 4 * 16 * 64 * 4 for row in rows)
