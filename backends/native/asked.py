@@ -22,6 +22,12 @@ def watched(func: FuncOp) -> dict[str, None]:
     return found
 
 
+def watched_as(copy: FuncOp, func: FuncOp) -> None:
+    """Let what is asked of a copy be asked of the function."""
+    if (found := _WATCHED.get(func)) is not None:
+        _WATCHED[copy] = found
+
+
 def saves(func: FuncOp, name: str) -> bool:
     """Whether the code of a function does without something. To be asked where that makes a difference."""
     found = _WATCHED.get(func)

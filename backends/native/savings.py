@@ -6,6 +6,7 @@ that do so together:
 
 * ``masks``: what is made of truth values and constants alone is made again for each reader.
 * ``order``: steps are done in an order in which less is needed at once (``tile-order``).
+* ``sums``: branches that are added up add to the ones before, one after another (``sums.py``).
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
 * ``over``: what an elementwise operator can write over its own operand does not go by rows with what reads it.
 * ``straight``: what is joined and then copied as a whole is written to where it is copied (``tile-forward``).
@@ -84,6 +85,7 @@ from etir.passes.analysis.planning.problem import Problem
 QUICK = (
     "masks",
     "order",
+    "sums",
     "rows",
     "over",
     "straight",
@@ -102,7 +104,7 @@ QUICK = (
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
-LOWERED = frozenset(("masks", "parts", "joins", "shared", "heads", "close", TILES))
+LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 PLANNED = frozenset(("deep", "dense"))
 """Savings that only the planner looks at, but where others decide by its plan (``BY_PLAN``)."""

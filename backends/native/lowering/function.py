@@ -32,6 +32,7 @@ from etir.backends.native.places import Place
 from etir.backends.native.rows import VIEWS
 from etir.backends.native.shared import SHARED, Shares
 from etir.backends.native.sizes import most
+from etir.backends.native.sums import SUMS, in_turn
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
 from etir.backends.native.windows import border_for, can_be_cut, counts_inside, has_small_groups, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
@@ -70,7 +71,7 @@ def lower_function(func: FuncOp, target: Cpu) -> ModuleOp:
 
     Images of ``native.cut`` bytes and more have no border where their readers can do without.
     """
-    return Lowering(func, target).module()
+    return Lowering(in_turn(func), target).module()
 
 
 class Lowering(Memory):
@@ -210,7 +211,7 @@ class Lowering(Memory):
             if self._is_late(bytes_in(whole, border)):
                 border = (0, 0)
             is_read = any(border)
-            border = border if is_read else border_after(value, self.reads_no_border)
+            border = border if is_read else border_after(value, self.reads_no_border, self.adds_over)
             place = self.new_image((whole[0], whole[1], whole[2], whole[3]), border, number, filled=is_read)
             place = place if len(dims) == 4 else place.selected(2, 0)
         self.places[value] = place
@@ -241,6 +242,10 @@ class Lowering(Memory):
     def reads_no_border(self, group: GroupOp) -> bool:
         """Whether a convolution or a pool reads an image without a border, in parts or by Winograd's algorithm."""
         return self.is_cut(cast(SchemaOp, group.root)) or self.against_winograd(group) is None
+
+    def adds_over(self) -> bool:
+        """Whether what is added to an image has its border where that saves memory: the sum may lie over it then."""
+        return saves(self.func, SUMS)
 
     def joined(self, value: SSAValue, as_image: bool = False) -> Place | None:
         """The part of a tensor that joins ``value`` to others, if nothing else reads it, or nothing else joins it
@@ -383,20 +388,35 @@ def border_of(value: SSAValue, without: Callable[[GroupOp], bool]) -> tuple[tupl
 
 FLOAT_BY_FLOAT = ("map", "group_norm", "batch_norm")
 """Kinds of groups that write each float of an image of what they read there last, and nothing else."""
+IMAGES = ("convolution", "depthwise", "grouped")
+"""Kinds of groups that write each float of an image of what is added there, and of others of what their root reads."""
 
 
-def border_after(value: SSAValue, without: Callable[[GroupOp], bool]) -> tuple[int, int]:
+def border_after(
+    value: SSAValue, without: Callable[[GroupOp], bool], adds_over: Callable[[], bool] = lambda: False
+) -> tuple[int, int]:
     """The border that an image wants which is made of this one float by float, when that is the last to read it: with
-    the same strides both can be in one memory.
+    the same strides both can be in one memory. What a convolution adds to its own result counts if ``adds_over`` says
+    so.
     """
     last = _last_reader(value)
-    if not isinstance(last, GroupOp) or last.kind.data not in FLOAT_BY_FLOAT or value not in last.inputs:
+    if not isinstance(last, GroupOp) or last.kind.data not in (*FLOAT_BY_FLOAT, *IMAGES) or value not in last.inputs:
         return (0, 0)
     result = last.outputs[0]
-    if shape(result) != shape(value) or next(v for v in last.inputs if shape(v) == shape(result)) is not value:
+    if shape(result) != shape(value) or _first_alike(last) is not value:
         return (0, 0)
     own, _ = border_of(result, without)
-    return own if any(own) else border_after(result, without)
+    found = own if any(own) else border_after(result, without, adds_over)
+    return found if not any(found) or last.kind.data in FLOAT_BY_FLOAT or adds_over() else (0, 0)
+
+
+def _first_alike(group: GroupOp) -> SSAValue | None:
+    """The first input of the result's shape; of a convolution, that its root does not read."""
+    root = group.root if group.kind.data in IMAGES else None
+    for value, arg in zip(group.inputs, group.body.block.args, strict=True):
+        if shape(value) == shape(group.outputs[0]) and (root is None or arg not in root.operands):
+            return value
+    return None
 
 
 def _last_reader(value: SSAValue) -> Operation | None:

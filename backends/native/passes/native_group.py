@@ -47,7 +47,7 @@ def group_operators(func: FuncOp) -> None:
             continue
         kind = kind_of(op)
         if kind is not None:
-            _make_group(kind, _members(kind, op))
+            make_group(kind, _members(kind, op))
 
 
 MOST_MEMBERS = 24
@@ -92,7 +92,8 @@ def _shape(value: SSAValue) -> tuple[Dim, ...]:
     return dims_of(cast("TensorType[Attribute]", value.type))
 
 
-def _make_group(kind: str, members: list[Operation]) -> None:
+def make_group(kind: str, members: list[Operation]) -> GroupOp:
+    """Put operators that follow each other into a group."""
     inside = {result for op in members for result in op.results}
     inputs = list(dict.fromkeys(v for op in members for v in op.operands if v not in inside))
     last = members[-1]
@@ -115,6 +116,7 @@ def _make_group(kind: str, members: list[Operation]) -> None:
     result.replace_all_uses_with(group.outputs[0])
     for op in reversed(members):
         parent.erase_op(op)
+    return group
 
 
 @register_pass

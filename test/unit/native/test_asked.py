@@ -50,7 +50,24 @@ class Attends(nn.Module):
         return x + self.after(found.transpose(1, 2).reshape(2, 40, 32))
 
 
-CASES = {"joined": (Joined, (1, 3, 20, 20)), "attends": (Attends, (2, 40, 32))}
+class Branches(nn.Module):
+    """Convolutions of one image that are added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Conv2d(3, 16, 3, padding=1) for _ in range(3))
+        self.last = nn.Conv2d(16, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one, two, three = (branch(x) for branch in self.branches)
+        return self.last(torch.relu(one + two + three))
+
+
+CASES = {
+    "joined": (Joined, (1, 3, 20, 20)),
+    "attends": (Attends, (2, 40, 32)),
+    "branches": (Branches, (1, 3, 20, 20)),
+}
 
 
 def text(func: FuncOp) -> str:

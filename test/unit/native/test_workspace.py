@@ -244,6 +244,7 @@ def arenas() -> dict[str, tuple[nn.Module, torch.Tensor, float]]:
         "a page to each row": (nn.Sequential(nn.Linear(32, 1024), nn.GELU(), nn.Linear(1024, 32)), rows, 1.0),
         "attention split over channels": (Split(), torch.randn(1, 8, 24, 24), 1.0),
         "each channel times what its mean says": (Squeezed(), torch.randn(1, 8, 96, 96), 1.0),
+        "added branch by branch": (Branches().eval(), torch.randn(1, 8, 48, 48), 1.0),
         "at its part of what is joined": (Joined(), torch.randn(1, 16, 24, 24), 1.0),
     }
 
@@ -341,6 +342,25 @@ class Split(nn.Module):
         weights = self.weights(parts.sum(1).mean((2, 3), keepdim=True))
         weights = torch.softmax(weights.view(1, 1, 2, 32).transpose(1, 2), 1).reshape(1, 2, 32, 1, 1)
         return (parts * weights).sum(1)
+
+
+class Branches(nn.Module):
+    """Layers that add up what several convolutions and a norm make of one image, as those of networks that are trained
+    with more branches than they run with.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deep = nn.ModuleList(nn.Conv2d(8, 8, 3, groups=8, padding=1) for _ in range(3))
+        self.wide = nn.ModuleList(nn.Conv2d(8, 16, 1) for _ in range(3))
+        self.kernels = nn.ModuleList(nn.Conv2d(16, 16, n, padding=(n[0] // 2, n[1] // 2)) for n in ((3, 1), (1, 3)))
+        self.norm, self.last = nn.BatchNorm2d(8), nn.Conv2d(16, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(x)
+        x = torch.relu(self.norm(x) + self.deep[0](x) + self.deep[1](x) + self.deep[2](x))
+        x = torch.relu(self.wide[0](x) + self.wide[1](x) + self.wide[2](x)) * 0.5
+        return self.last(torch.relu(x + self.kernels[0](x) + self.kernels[1](x)))
 
 
 class Elementwise(nn.Module):
