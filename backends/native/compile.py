@@ -28,6 +28,7 @@ from etir.backends.native.made import take_made
 from etir.backends.native.over import is_over, pairs_of, write_over
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
+from etir.backends.native.passes.tile_columns import split_columns
 from etir.backends.native.passes.tile_few_rows import read_as_it_lies
 from etir.backends.native.passes.tile_forward import forward_copies
 from etir.backends.native.passes.tile_inside import write_inside
@@ -263,6 +264,7 @@ def rewritten_function(func: FuncOp, outlined: FuncOp, target: Cpu) -> FuncOp:
     """A function of ``tile`` after all rewrites, in place."""
     for rewrite in REWRITES:
         rewrite(func)
+    split_columns(func)
     fuse_rows(func, target)
     sink_fills(func)
     write_inside(func)

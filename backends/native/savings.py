@@ -16,6 +16,8 @@ that do so together:
   larger whole lives from the second time on.
 * ``shared``: images are written to where they are joined, whoever reads them besides, and a join is the part of a
   larger one that has the same images side by side, as in dense blocks.
+* ``columns``: a product whose columns are read apart, as queries, keys and values that are copied, is several
+  (``tile-columns``).
 * ``inside``: what an elementwise operator makes of a part of a buffer is written into that part (``tile-inside``).
 * ``pieces``: what is read on of a buffer where most memory is needed is copied, and the rest of it gone
   (``tile-pieces``).
@@ -92,6 +94,7 @@ QUICK = (
     "parts",
     "joins",
     "shared",
+    "columns",
     "inside",
     "pieces",
     "heads",
