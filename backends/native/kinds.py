@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.elementwise import ELEMENTWISE
-from etir.backends.native.rows import POOLS, PRODUCTS, REDUCTIONS
+from etir.backends.native.rows import POOLS, PRODUCTS, REDUCTIONS, RESIZES
 from etir.backends.native.windows import has_small_groups, is_depthwise
 from etir.dialects.schema_op import SchemaOp
 
@@ -17,6 +17,7 @@ ROOTS: dict[str, str] = {
     **dict.fromkeys(ELEMENTWISE, "map"),
     **dict.fromkeys(POOLS, "pool"),
     **dict.fromkeys(REDUCTIONS, "reduce"),
+    **dict.fromkeys(RESIZES, "resize"),
     "aten.convolution.default": "convolution",
     "aten._softmax.default": "softmax",
     "aten._log_softmax.default": "softmax",
@@ -35,7 +36,7 @@ def add_root(operator: str, kind: str) -> None:
 
 WITH_WINDOWS = ("convolution", "depthwise", "grouped", "pool")
 """Kinds that read windows of an image."""
-WITH_EPILOGUE = ("product", "convolution", "depthwise", "grouped", "group_norm", "map")
+WITH_EPILOGUE = ("product", "convolution", "depthwise", "grouped", "group_norm", "resize", "map")
 """Kinds whose template does elementwise operators after its root while the result is in registers."""
 
 

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.api.conditions import contiguous, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
-from etir.backends.native.bounded import bounded, elementwise_fits, known_numbers, sizes_fit
+from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
 from etir.backends.native.elementwise import ELEMENTWISE, POWERS
 from etir.backends.native.runs import run_of
 from etir.backends.native.windows import as_pair, can_be_cut, counts_inside, has_small_groups, window_of
@@ -55,6 +55,9 @@ REDUCTIONS = (
     "aten.linalg_vector_norm.default",
 )
 """One number for all elements of some dims."""
+
+RESIZES = ("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default")
+"""Linear filters."""
 
 SCATTER = "aten.slice_scatter.default"
 MOVES = (
@@ -292,6 +295,12 @@ def _upsample(match: Match) -> str | None:
     return None if whole else "an image that does not become a whole number of times as large"
 
 
+@condition("an image of known sizes")
+def _resize(match: Match) -> str | None:
+    """Positions and shares of neighbors are constants of the code."""
+    return "sizes that are known at run time only" if is_dynamic(match) else None
+
+
 SHAPES: tuple[Condition, ...] = (bounded, contiguous(), has_elements, known_numbers, _few_dims, sizes_fit)
 COMMON: tuple[Condition, ...] = (dtypes("float32"), *SHAPES)
 INFERENCE: tuple[Condition, ...] = tuple(c for c in COMMON if c is not has_elements)
@@ -356,6 +365,7 @@ def claimed() -> Sequence[Row]:
         *rows(["aten._native_batch_norm_legit.no_stats"], *COMMON, _batch_norm),
         *rows(["aten._native_batch_norm_legit_no_training.default"], *INFERENCE, _constant_batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
+        *rows(RESIZES, *COMMON, _resize),
         *rows(["aten.index_select.default"], *FLOATS, _run),
         *rows([SCATTER], *COMMON, _scattered),
         *rows([name for name in BETWEEN if name not in WITH_CONDITIONS], *COMMON),

@@ -1,4 +1,4 @@
-"""The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``inside.py``, ``loop.py``,
+"""The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``inside.py``, ``loop.py``, ``resize.py``,
 ``row_loop.py``, ``view.py`` and ``winograd.py`` define."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from xdsl.ir import Dialect
 from etir.backends.native.flags import FlagsOp
 from etir.backends.native.inside import DepthwiseInsideOp
 from etir.backends.native.loop import LoopOp
+from etir.backends.native.resize import ResizeOp
 from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.sizes_attr import SizesAttr
 from etir.backends.native.tile import (
@@ -30,7 +31,7 @@ TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, DepthwiseInsideOp, PoolOp, ReduceOp, PackOp, MapOp,
-        SoftmaxOp, NormOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
+        SoftmaxOp, NormOp, ResizeOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
     ],
     [SizesAttr],
 )  # fmt: skip

@@ -4,7 +4,17 @@
 registers itself by :func:`~etir.backends.native.lowering.function.lowers` or ``moves``.
 """
 
-from etir.backends.native.lowering import images, joins, maps, norms, products, reductions, shuffle, views  # noqa: F401
+from etir.backends.native.lowering import (  # noqa: F401
+    images,
+    joins,
+    maps,
+    norms,
+    products,
+    reductions,
+    resize,
+    shuffle,
+    views,
+)
 from etir.backends.native.lowering.function import constant_name, lower_function, type_of
 
 __all__ = ["constant_name", "lower_function", "type_of"]

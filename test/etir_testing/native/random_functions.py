@@ -116,7 +116,7 @@ class Function:
         for number, make in enumerate(self.steps):
             op = make(operand, block.args[len(self.inputs) + number])
             for value in op.operands:
-                if isinstance(value.owner, BufferOp) and value.owner.parent is None:
+                if isinstance(value.owner, (BufferOp, ReinterpretCastOp)) and value.owner.parent is None:
                     block.add_op(value.owner)
             block.add_op(op)
         block.add_op(ReturnOp())

@@ -1,0 +1,77 @@
+"""Resizing by linear filters: ``tile.resize`` on an image with its channels side by side, or to planes of an output."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.lowering.function import RESHAPES, Lowering, Outside, body, lowers, members, shape
+from etir.backends.native.memory import is_image
+from etir.backends.native.places import Place
+from etir.backends.native.resize import ResizeOp
+from etir.dialects.schema_op import SchemaOp
+
+
+def scales_of(op: SchemaOp) -> tuple[float, float]:
+    """How many elements of the image a step of one in the result is, of rows and of columns, as torch has it: from the
+    factors that the operator was asked for, else from sizes. All are float32.
+    """
+    import numpy as np
+
+    if "input" in op.SCHEMA.index:
+        factors = op.arg("scale_factors") or (None, None)
+    else:
+        factors = (op.arg("scales_h"), op.arg("scales_w"))
+
+    def scale(given: int, made: int, factor: float | None) -> float:
+        if op.arg("align_corners"):
+            return float(np.float32(given - 1) / np.float32(made - 1)) if made > 1 else 0.0
+        return float(np.float32(1.0 / factor) if factor else np.float32(given) / np.float32(made))
+
+    sizes = zip(shape(image_of(op))[2:], shape(op.results[0])[2:], factors, strict=True)
+    rows, columns = (scale(*size) for size in sizes)
+    return rows, columns
+
+
+def image_of(op: SchemaOp) -> SSAValue:
+    """What is resized."""
+    return op.arg("input" if "input" in op.SCHEMA.index else "self")
+
+
+def _is_given_back(lowering: Lowering, value: SSAValue) -> bool:
+    """Whether a tensor is an output that nothing else reads, perhaps under other dims. Outputs have planes, and what
+    others read has channels side by side.
+    """
+    while value not in lowering.outputs and value.has_one_use():
+        (use,) = value.uses
+        if not isinstance(use.operation, SchemaOp) or operator_of(use.operation) not in RESHAPES:
+            return False
+        value = use.operation.results[0]
+    return value.has_one_use()
+
+
+@lowers("resize")
+def lower_resize(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """One operation, and what follows it element by element."""
+    some = members(group)
+    root, result = some[0], group.outputs[0]
+    values = lowering.extras(group, [], some[1:])
+    region = body({v: i for i, v in enumerate(values, 1)}, 1 + len(values), some[1:], root.results[0])
+    given = lowering.place(outside[image_of(root)])
+    to_planes = _is_given_back(lowering, result)
+    target = lowering.result(result) if to_planes else lowering.image(result)
+    if not to_planes and not is_image(given):
+        given = lowering.with_border(given, (0, 0), 0.0, root, apart=True).permuted([0, 3, 1, 2])
+
+    def beside(value: SSAValue) -> Place:
+        """An operand whose channels, or columns of planes, lie side by side or are one."""
+        place = lowering.place(outside[value]).broadcast(shape(result))
+        place = place if to_planes else place.permuted([0, 2, 3, 1])
+        place = place if place.strides[-1] in (0, 1) else lowering.copy(place, like=root)
+        return place.permuted([0, 2, 3, 1]) if to_planes else place
+
+    extra = [lowering.memref(beside(value)) for value in values]
+    a, c = (lowering.memref(place.permuted([0, 2, 3, 1])) for place in (given, target))
+    aligned = bool(root.arg("align_corners"))
+    lowering.add(ResizeOp(a, c, extra, scales_of(root), region, aligned=aligned), group)
