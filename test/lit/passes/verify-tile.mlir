@@ -591,3 +591,51 @@ func.func @standing(%x: memref<4x4x8xf32>, %y: memref<4x4x8xf32>) attributes {na
   }
   func.return
 }
+
+// -----
+
+// Every pixel of an image that is resized is written before, as far as anyone may read it.
+// CHECK: error[E1166]: 'tile.resize' touches floats 1 to 128 of input 0, which has 128
+func.func @resized_beside(%x: memref<4x4x8xf32>, %y: memref<8x8x8xf32>) attributes {native.outputs = 1 : i64} {
+  %v = memref.reinterpret_cast %x to offset: [1], sizes: [4, 4, 8], strides: [32, 8, 1] : memref<4x4x8xf32> to memref<4x4x8xf32, strided<[32, 8, 1]>>
+  tile.resize %v, %y() scales [0.5 : f64, 0.5 : f64] : memref<4x4x8xf32, strided<[32, 8, 1]>>, memref<8x8x8xf32>() {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  func.return
+}
+
+// -----
+
+// Channels of the result lie side by side, those of the image two apart, and columns of the result eight.
+// CHECK: error[E1164]: {{.*}}channels of every operand lie side by side, or columns of the result and of the extra operands
+func.func @neither(%x: memref<4x4x16xf32>, %y: memref<8x8x8xf32>) attributes {native.outputs = 1 : i64} {
+  %v = memref.reinterpret_cast %x to offset: [0], sizes: [4, 4, 8], strides: [64, 16, 2] : memref<4x4x16xf32> to memref<4x4x8xf32, strided<[64, 16, 2]>>
+  tile.resize %v, %y() scales [0.5 : f64, 0.5 : f64] : memref<4x4x8xf32, strided<[64, 16, 2]>>, memref<8x8x8xf32>() {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: error[E0301]: 'tile.resize' scales are two numbers that are not negative, of rows and of columns
+func.func @backwards(%x: memref<4x4x8xf32>, %y: memref<8x8x8xf32>) attributes {native.outputs = 1 : i64} {
+  tile.resize %x, %y() scales [0.5 : f64, -0.5 : f64] aligned : memref<4x4x8xf32>, memref<8x8x8xf32>() {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: error[E0301]: 'tile.resize' a is [..., h, w, c], c [..., y, x, c]
+func.func @of_other_channels(%x: memref<4x4x8xf32>, %y: memref<8x8x9xf32>) attributes {native.outputs = 1 : i64} {
+  tile.resize %x, %y() scales [0.5 : f64, 0.5 : f64] : memref<4x4x8xf32>, memref<8x8x9xf32>() {
+  ^bb0(%a: f32):
+    tile.yield %a : f32
+  }
+  func.return
+}
