@@ -331,12 +331,13 @@ def pool(m: Model, values: list[Any], i: int) -> Step:
 
 
 def upsample(m: Model, values: list[Any], i: int) -> Step:
-    """Each element several times."""
+    """Each element several times, or sums of the nearest ones."""
     scale, whole = m.chance.choice([2, 3, 2.5, 1.7]), m.chance.random() < 0.5
     size = [n * m.chance.randint(1, 3) for n in values[i].shape[2:]]
-    if whole:
-        return lambda v: F.interpolate(v[i], size=size, mode="nearest")
-    return lambda v: F.interpolate(v[i], scale_factor=scale, mode="nearest")
+    kind: dict[str, Any] = {"size": size} if whole else {"scale_factor": scale}
+    if m.chance.random() < 0.5:
+        kind |= {"mode": "bilinear", "align_corners": m.chance.random() < 0.5}
+    return lambda v: F.interpolate(v[i], **kind)
 
 
 def shuffle(m: Model, values: list[Any], i: int) -> Step:
