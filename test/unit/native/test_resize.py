@@ -154,6 +154,31 @@ def test_one_channel_of_an_image() -> None:
     assert (etir.runtime.load(program).forward(*given)[0] - want).abs().max() <= 5e-6
 
 
+def test_sizes_with_factors() -> None:
+    """The factors say where elements are, whatever the sizes (the operator's overload without ``vec``)."""
+    torch.manual_seed(0)
+    resize = torch.ops.aten.upsample_bilinear2d.default
+
+    class Larger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(6, 6, 1)
+
+        def forward(self, x: Any) -> Any:
+            y = self.layer(x)
+            asked = ((False, 1.9, 2.0), (True, None, None), (False, 2.5, None))
+            return tuple(resize(y, [9, 14], *some) for some in asked)
+
+    module, x = Larger().eval(), torch.randn(1, 6, 5, 7)
+    program = etir.compile(torch.export.export(module, (x,)), target="etir", delegates=["native{arena=free}"])
+    (backend,) = program.delegation.backends
+    assert backend.claimed["aten.upsample_bilinear2d.default"] == 3
+    with torch.no_grad():
+        wanted = module(x)
+    for got, want in zip(etir.runtime.load(program).forward(x), wanted, strict=True):
+        assert (got - want).abs().max() <= 2e-6
+
+
 def test_sizes_of_the_call_stay_with_the_kernels() -> None:
     exported = torch.export.export(
         nn.Sequential(nn.Conv2d(3, 8, 1), nn.Upsample(scale_factor=2, mode="bilinear")).eval(),
