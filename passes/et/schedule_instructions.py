@@ -52,6 +52,11 @@ from etir.passes.analysis.workspaces import callers_of, workspace_shares
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
+SIZES = ("aten::sym_size.int", "aten::sym_numel")
+"""Kernels of numbers that no schema declares: they read the sizes of a tensor, and write a number, their last argument,
+as primitive operators do.
+"""
+
 
 @register_pass
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ class _Method:
         if not isinstance(op, CallOp):
             return False
         kernel = op.kernel.data
-        if kernel.startswith("executorch_prim::"):
+        if _is_primitive(kernel):
             return True
         schema = schema_of_kernel(self.ctx, kernel)
         if schema is None or len(schema.arguments) != len(op.template.data):
@@ -194,7 +199,7 @@ class _Method:
         read: dict[object, None] = {}
         written: dict[object, None] = {}
         writes = effects_of(self.ctx, op).writes
-        prim = op.kernel.data.startswith("executorch_prim::")
+        prim = _is_primitive(op.kernel.data)
         slot = len(op.arguments) - (0 if op.returns is None else count_operands(op.returns.data))
         for position, value in enumerate(op.arguments):
             things = list(_views(value)) if isinstance(value.type, TensorType) else [value]
@@ -206,6 +211,11 @@ class _Method:
             for thing in things:
                 (written if changes else read)[thing] = None
         return read, written
+
+
+def _is_primitive(kernel: str) -> bool:
+    """Whether a kernel computes numbers, sizes or views, and nothing else."""
+    return kernel.startswith("executorch_prim::") or kernel in SIZES
 
 
 def _views(value: SSAValue) -> Iterator[SSAValue]:

@@ -156,3 +156,36 @@ et.method @own_kernel {
   et.call "aten::mul.out"(%m, %v, %y) -> %y
   et.return %y
 }
+
+// What reads a size holds nobody up, and comes after what sets it; what reads the number comes after it.
+// CHECK-LABEL: et.method @sizes
+// CHECK: et.inputs %x
+// CHECK-NEXT: et.call "aten::mm.out"(%x, %w, %q) -> %q
+// CHECK-NEXT: et.call "aten::mm.out"(%q, %u, %s) -> %s
+// CHECK-NEXT: et.call "aten::sym_size.int"(%s, 0, %n)
+// CHECK-NEXT: et.call "executorch_prim::et_view.default"(%s, ints[%n, 16], %f)
+// CHECK-NEXT: et.call "aten::mean.out"(%f, ints[1], true, none, %m) -> %m
+// CHECK-NEXT: et.call "aten::linear.out"(%x, %t, none, %v) -> %v
+// CHECK-NEXT: et.call "aten::mul.out"(%m, %v, %y) -> %y
+et.method @sizes {
+  %x = et.buffer : tensor<4x2xf32>
+  %w = et.get_weight @w : tensor<2x4xf32>
+  %u = et.get_weight @u : tensor<4x16xf32>
+  %t = et.get_weight @t : tensor<4x2xf32>
+  %n = et.scalar 0
+  %v = et.buffer : tensor<4x4xf32>
+  %q = et.buffer : tensor<4x4xf32>
+  %s = et.buffer : tensor<4x16xf32>
+  %f = et.view %s : tensor<4x16xf32>
+  %m = et.buffer : tensor<4x1xf32>
+  %y = et.buffer : tensor<4x4xf32>
+  et.inputs %x
+  et.call "aten::linear.out"(%x, %t, none, %v) -> %v
+  et.call "aten::mm.out"(%x, %w, %q) -> %q
+  et.call "aten::mm.out"(%q, %u, %s) -> %s
+  et.call "aten::sym_size.int"(%s, 0, %n)
+  et.call "executorch_prim::et_view.default"(%s, ints[%n, 16], %f)
+  et.call "aten::mean.out"(%f, ints[1], true, none, %m) -> %m
+  et.call "aten::mul.out"(%m, %v, %y) -> %y
+  et.return %y
+}
