@@ -37,6 +37,7 @@ from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.brgemm_text import ProductText
 from etir.backends.native.kernels.brgemm_tile import LINE, MOST_ADDRESSES, WIDEST
+from etir.backends.native.kernels.sums import added_operand, begins_with
 from etir.backends.native.kernels.template import (
     CFunction,
     Template,
@@ -166,6 +167,11 @@ def _rests(op: BrgemmOp) -> bool:
     return bool(taps) or not at_least(depth, k)
 
 
+def may_rest(op: BrgemmOp) -> bool:
+    """Whether sums may lie in c: what is in the same memory is read after them otherwise."""
+    return op.over is None or begins_with(op) is not None
+
+
 def _panels_at_once(rows: int, vectors: int, cpu: Cpu) -> int:
     """The panels, of so many vectors each, that a tile's registers are enough for: sums and one row of b, which a
     single row takes from memory as it multiplies.
@@ -196,7 +202,7 @@ class Brgemm(Template):
         vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, whole)
         rows = min((cpu.registers - vectors - 1) // vectors, 14)
         if rows <= MOST_ADDRESSES and (lines := lines_together(op, cpu, rows)) * m > rows:
-            taps = {"taps": 1} if op.taps is not None and op.tap_counts[0] > 1 and op.over is None else {}
+            taps = {"taps": 1} if op.taps is not None and op.tap_counts[0] > 1 and may_rest(op) else {}
             return {"tile": [rows, vectors], "depth": k, "rows": m, "lines": lines, **taps, **unrolled(cpu)}
         lines = min(rows // m, shared_lines(op)) if m <= rows else 1
         if lines > 1:
@@ -204,7 +210,7 @@ class Brgemm(Template):
         rows = min(rows, m)
         # A window of one row (an image with lines of its own) is a product; measured on x86-64 with AVX2 and AVX-512.
         has_slices = bool(unrolled(cpu)) or cpu.vector >= WIDEST
-        is_plain = op.over is None and (op.taps is None or (math.prod(op.tap_counts) == 1 and has_slices))
+        is_plain = may_rest(op) and (op.taps is None or (math.prod(op.tap_counts) == 1 and has_slices))
         depth = slice_of(k, panel, vectors * cpu.vector) if is_plain else k
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         deep = int(cpu.l2 * 2 / 5) // (4 * k) // rows * rows
@@ -244,7 +250,7 @@ class Brgemm(Template):
         panel = shape_of(op.b)[-1]
         vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, max(panel // cpu.vector, 1))
         rows = min((cpu.registers - vectors - 1) // vectors, 14, most(m))
-        is_whole = op.taps is not None or isinstance(k, Size) or op.over is not None
+        is_whole = op.taps is not None or isinstance(k, Size) or not may_rest(op)
         depth = most(k) if is_whole else slice_of(k, panel, vectors * cpu.vector)
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         whole = {} if isinstance(k, Size) else {"depth": depth}
@@ -308,7 +314,7 @@ class Brgemm(Template):
             return "taps one after the other need taps, the whole depth, one panel"
         if not 1 <= unroll <= MOST_UNROLLED:
             return f"1 to {MOST_UNROLLED} steps of depth stand one after the other"
-        if op.over is not None and _rests(op):
+        if not may_rest(op) and _rests(op):
             return "sums rest in c, which may be the memory of an extra operand"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
@@ -323,13 +329,17 @@ class Brgemm(Template):
 
     def in_place(self, op: BrgemmOp) -> Sequence[SSAValue]:
         """Extra operands, unless sums lie in c before they are read: between slices, and before a long body, which has
-        them elsewhere where the plan says so (``over``).
+        them elsewhere where the plan says so (``over``). Sums may begin with one, where it says so.
         """
-        return op.extra if (is_light(op.body.block) or op.over is not None) and not _rests(op) else ()
+        if _rests(op):
+            begins = begins_with(op)
+            return () if begins is None else (op.extra[begins],)
+        return op.extra if is_light(op.body.block) or op.over is not None else ()
 
     def in_place_always(self, op: BrgemmOp) -> Sequence[SSAValue]:
         """Those of a product that is short enough for no schedule to cut its depth, or short enough not to be cut
-        where that saves memory (``deep``); the plan says so (``over``), so that none does.
+        where that saves memory (``deep``); the plan says so (``over``), so that none does. Of others the one that sums
+        may begin with.
         """
         k = shape_of(op.a)[-1]
         is_cut = op.taps is not None and op.tap_counts[0] > 1
@@ -337,7 +347,9 @@ class Brgemm(Template):
             return op.extra
         func = op.parent_op()
         is_deep = at_least(MOST_DEPTH_WHOLE, k) and isinstance(func, FuncOp) and saves(func, "deep")
-        return op.extra if is_deep else ()
+        if is_deep or (added := added_operand(op)) is None:
+            return op.extra if is_deep else ()
+        return (op.extra[added],)
 
     def c(self, op: BrgemmOp, cpu: Cpu) -> CFunction:
         """Units are pairs of a block of rows and a panel (or several), of each product of the batch."""

@@ -18,6 +18,7 @@ from functools import cached_property
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.sums import begins_with
 from etir.backends.native.kernels.template import DECLARE, integers, is_light
 from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, extent_of, shape_of, strides_of
@@ -79,6 +80,8 @@ class TileText:
         self.extra = [(row, 0 if shape_of(e)[-1] == 1 else one) for e, row, one in steps]
         self.slices = -(-self.k // self.depth)
         self.is_sliced = self.slices != 1 or bool(self.cut_taps)
+        self.begins = begins_with(op) if self.is_sliced else None
+        """The extra operand that sums begin with."""
         self.light = is_light(op.body.block)
         self.is_cut_late = isinstance(self.panels, Size)
         self.passes = 0
@@ -222,10 +225,7 @@ class TileText:
         if not self.is_sliced:
             out.append("  (void)first; (void)last;")
         else:
-            before = [self._load("c", self._at(self.op.c, i), 1, columns[j]) for i, j in sums]
-            out.append("  if (!first) {")
-            out += [f"    s{i}_{j} += {value};" for (i, j), value in zip(sums, before, strict=True)]
-            out.append("  }")
+            out += self._begin(sums, columns)
         out += self._finish(rows, columns)
         out.append("}")
         return out
@@ -299,7 +299,7 @@ class TileText:
         may_be_far = "far" in self.given
         if may_be_far or self._is_far():
             late.append(("c", self.op.c, "if (far) " if may_be_far else "", 1))
-        if self.is_sliced and (may_be_far or not self._is_far()):
+        if self.is_sliced and self.begins is None and (may_be_far or not self._is_far()):
             late.append(("c", self.op.c, "if (!first && !far) " if may_be_far else "if (!first) ", 0))
         out: list[str] = []
         for name, operand, condition, writes in late:
@@ -361,13 +361,12 @@ class TileText:
         if self.light:
             for i, j in sums:
                 parts = [f"s{i}_{j}"] + [
-                    self._load(f"e{x}", self._at(e, i), one, columns[j])
-                    for x, (e, (_, one)) in enumerate(zip(self.op.extra, self.extra, strict=True))
+                    self._extra(x, f"e{x}", self._at(e, i), columns[j]) for x, e in enumerate(self.op.extra)
                 ]
                 lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
             lines = ["  if (last) {", *lines, "  }"] if self.is_sliced else lines
             return [*lines, *stores]
-        lines += stores if self.op.over is None else self._keep(rows, columns)
+        lines += self._keep(rows, columns) if self._is_kept else stores
         if self.is_sliced:
             lines.append("  if (!last) return;")
         if self.crosses:
@@ -383,14 +382,35 @@ class TileText:
         lines.append(f"  for (long i = 0; i < {rows // lines_of}; ++i) {{")
         row = "i" if lines_of == 1 else f"(line * {rows // lines_of} + i)"
         for j, column in enumerate(columns):
-            parts = [self._sums("c", row, j, columns)] + [
-                self._load(f"e{x}", 0, one, column) for x, (_, one) in enumerate(self.extra)
-            ]
+            parts = [self._sums("c", row, j, columns)]
+            parts += [self._extra(x, f"e{x}", 0, column) for x in range(len(self.extra))]
             result = f"@_body({', '.join(parts)})"
             lines.append(f"    {self._store(0, column, result)}")
         steps = "".join(f" e{x} += {self._step_of(f'lde{x}', row)};" for x, (row, _) in enumerate(self.extra) if row)
         lines += [f"    c += {self._step_of('ldc', self.ldc)};{steps}", "  }"]
         return [*lines, "  }"] if lines_of > 1 else lines
+
+    def _begin(self, sums: Sequence[tuple[int, int]], columns: list[Column]) -> list[str]:
+        """Add to the sums what those of the slices before are, or what they begin with."""
+
+        def added(name: str, operand: SSAValue, one: int) -> list[str]:
+            values = (self._load(name, self._at(operand, i), one, columns[j]) for i, j in sums)
+            return [f"    s{i}_{j} += {value};" for (i, j), value in zip(sums, values, strict=True)]
+
+        before = added("c", self.op.c, 1)
+        if self.begins is None:
+            return ["  if (!first) {", *before, "  }"]
+        start = added(f"e{self.begins}", self.op.extra[self.begins], self.extra[self.begins][1])
+        return ["  if (first) {", *start, "  } else {", *before, "  }"]
+
+    def _extra(self, number: int, name: str, at: int | str, column: Column) -> str:
+        """A vector of an extra operand; of one that the sums have begun with what changes nothing when it is added."""
+        return "vset(-0.0f)" if number == self.begins else self._load(name, at, self.extra[number][1], column)
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether sums are on the stack until a long body reads them, since c is the memory of what it reads, too."""
+        return self.op.over is not None and self.begins is None
 
     def _step_of(self, name: str, number: int) -> int | str:
         """A number, by its name where a tile is given it."""
@@ -405,7 +425,7 @@ class TileText:
 
     def _sums(self, name: str, row: str, number: int, columns: list[Column]) -> str:
         """The sums of a row in column ``number``, which are stored in c, or on the stack."""
-        if self.op.over is None:
+        if not self._is_kept:
             return self._load(name, 0, 1, columns[number])
         lanes = self.cpu.vector
         return f"vload(kept + {row} * {lanes * len(columns)} + {lanes * number})"
@@ -418,9 +438,8 @@ class TileText:
             const = "" if name == "c" else "const "
             lines.append(f"    {const}float* const {name}_ = {name} + {self._place(operand, '(r + i)')};")
         for j, column in enumerate(columns):
-            parts = [self._sums("c_", "i", j, columns)] + [
-                self._load(f"e{x}_", 0, one, column) for x, (_, one) in enumerate(self.extra)
-            ]
+            parts = [self._sums("c_", "i", j, columns)]
+            parts += [self._extra(x, f"e{x}_", 0, column) for x in range(len(self.extra))]
             result = f"@_body({', '.join(parts)})"
             lines.append(f"    {self._store(0, column, result, 'c_')}")
         return [*lines, "  }"]
