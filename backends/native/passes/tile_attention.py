@@ -52,6 +52,7 @@ from etir.backends.native.tile import (
     memref,
     row_major,
     shape_of,
+    strides_of,
 )
 from etir.backends.native.users import drop_unused, inline, is_read_once, only_reader, only_writer, place_of
 from etir.dialects.context import EtContext
@@ -184,10 +185,14 @@ def _fuse(found: _Attention) -> None:
         if given[number].strides[-1] not in (0, 1) and n != 1:
             copied, given[number] = _side_by_side(given[number], found.scores)
             made += copied
+    local: tuple[SSAValue, ...] = ()
     whole_blocks = 0 if most(m) == block and isinstance(m, Size) else m // block
     for start, count, height in ((0, whole_blocks, block), (whole_blocks * block, 1, m - whole_blocks * block)):
         if count != 0 and height != 0:
-            made += _loop(found, given, by_row, region, (lead, count, height, start, n), len(extras))
+            made += _loop(found, given, by_row, region, (lead, count, height, start, n), len(extras), local)
+            loop = made[-1]
+            assert isinstance(loop, LoopOp)
+            local = tuple(loop.locals)
     parent = after.parent
     assert parent is not None
     parent.insert_ops_before(made, after)
@@ -230,8 +235,11 @@ def _loop(
     region: Region,
     block: tuple[tuple[int, ...], int, int, int, int],
     extras: int,
+    before: Sequence[SSAValue],
 ) -> list[Operation]:
-    """The loop over ``count`` blocks of ``height`` rows from row ``start`` on."""
+    """The loop over ``count`` blocks of ``height`` rows from row ``start`` on. ``before``: the scores and scales of a
+    loop over higher blocks, whose memory these have.
+    """
     lead, count, height, start, n = block
     rank = len(lead)
     made: list[Operation] = []
@@ -251,11 +259,17 @@ def _loop(
         types.append(memref(inner, place.strides[rank:]))
     slots = 1 if found.is_small else min(SLOTS, most(math.prod(lead) * count))
     # Rows of scores that are as long as the call says still lie at a distance that is known.
-    strides = row_major((slots, most(height), most(n)))
-    local = BufferOp(memref((slots, height, n), strides))
-    scales = BufferOp(memref((slots, height, 1), (most(height), 1, 1)))
-    for buffer in (local, scales):
-        buffer.location = found.scores.location
+    shapes = ((slots, height, n), (slots, height, 1))
+    if before:
+        strides = strides_of(before[0].type)
+        lies = (strides, strides_of(before[1].type))
+        places = [Place(*row) for row in zip(before, shapes, lies, strict=True)]
+        local: list[Operation] = [cast_of(place, found.scores) for place in places]
+    else:
+        strides = row_major((slots, most(height), most(n)))
+        local = [BufferOp(memref(shapes[0], strides)), BufferOp(memref(shapes[1], (most(height), 1, 1)))]
+    for op in local:
+        op.location = found.scores.location
     body = Block(arg_types=[*types, memref((height, n), strides[1:]), memref((height, 1), (1, 1))])
     args = body.args
     q, k, v, out, rows, scale = args[0], *args[by_row : by_row + 5]
@@ -268,9 +282,10 @@ def _loop(
     for op, like in zip(inner_ops, (found.scores, found.softmax, found.values), strict=True):
         op.location = like.location
         body.add_op(op)
-    loop = LoopOp((*lead, count), operands[:-1], operands[-1:], [local.result, scales.result], steps, Region(body))
+    scratch = [op.results[0] for op in local]
+    loop = LoopOp((*lead, count), operands[:-1], operands[-1:], scratch, steps, Region(body))
     loop.location = found.softmax.location
-    return [*made, local, scales, loop]
+    return [*made, *local, loop]
 
 
 def _scaled(values: BrgemmOp) -> Region:

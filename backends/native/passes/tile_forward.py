@@ -8,6 +8,8 @@ Before::
 After ``tile.brgemm %p, %v, %t by heads``: heads of attention, parts of a concatenation and images that are returned
 need no copy where the strides of the place are ones that the operation can write.
 
+What a product's columns become in a map with other operands, in another order, lies in that order, too.
+
 With ``straight`` among what the function saves (``savings.py``), so is what maps write part by part and one copy reads
 as a whole, as a concatenation that is an image for a convolution: what is joined is then never there twice.
 
@@ -30,7 +32,17 @@ from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.restride import Moved, moved
 from etir.backends.native.sizes import is_known
-from etir.backends.native.tile import BufferOp, MapOp, PackOp, TemplateOp, YieldOp, bytes_of, shape_of
+from etir.backends.native.tile import (
+    BrgemmOp,
+    BufferOp,
+    MapOp,
+    PackOp,
+    TemplateOp,
+    YieldOp,
+    bytes_of,
+    extent_of,
+    shape_of,
+)
 from etir.backends.native.users import base_of, drop_unused, is_read_once, only_writer, place_of, writers_of
 from etir.dialects.context import EtContext
 from etir.passes.infra.base import Pass
@@ -38,10 +50,12 @@ from etir.passes.infra.registry import register_pass
 
 
 def forward_copies(func: FuncOp) -> None:
-    """Every copy of a buffer that nothing else reads."""
+    """Every copy of a buffer that nothing else reads, and what maps of more read in another order than they write."""
     block = func.body.block
     for op in [op for op in block.ops if isinstance(op, MapOp) and is_copy(op)]:
         _forward(func, op)
+    for op in [op for op in block.ops if isinstance(op, MapOp) and not is_copy(op)]:
+        _lie_as_result(block, op)
     drop_unused(block)
 
 
@@ -72,6 +86,32 @@ def _forward(func: FuncOp, copy: MapOp) -> None:
     _make_first(block, to)
     _write_to(block, writer, to, copy)
     block.erase_op(copy)
+
+
+def _lie_as_result(block: Block, op: MapOp) -> None:
+    """Let a product whose columns lie side by side lie as what a map makes of it, if nothing else reads it: heads of
+    attention that are multiplied on the way to rows of all heads. The map can then write over it, and it over queries.
+    """
+    to = place_of(op.out)
+    if to.offset != 0 or not is_known((*to.shape, *to.strides)) or math.prod(to.shape) != extent_of(to.base.type):
+        return
+    for value in op.inputs:
+        source, writer = place_of(value), only_writer(value)
+        if not isinstance(writer, BrgemmOp) or not isinstance(source.base.owner, BufferOp) or not is_read_once(value):
+            continue
+        written, buffer = place_of(writer.c), BufferOp(to.base.type)
+        there = Place(buffer.result, to.shape, to.strides)
+        target = None if source.shape != to.shape or source.strides == to.strides else _target(written, source, there)
+        if target is None or target.strides[-1] != 1 or len(target.strides) < 3:
+            continue
+        first = block.first_op
+        assert first is not None
+        buffer.location = source.base.owner.location
+        block.insert_op_before(buffer, first)
+        _write_to(block, writer, target, op)
+        cast = cast_of(there, op)
+        block.insert_op_before(cast, op)
+        op.operands[op.operands.index(value)] = cast.results[0]
 
 
 def _is_late(block: Block, copy: MapOp) -> bool:
@@ -118,10 +158,10 @@ def _make_first(block: Block, to: Place) -> None:
         block.insert_op_before(base, first)
 
 
-def _write_to(block: Block, writer: TemplateOp, to: Place, copy: MapOp) -> None:
+def _write_to(block: Block, writer: TemplateOp, to: Place, like: MapOp) -> None:
     """Let an operation write to a place instead of what it writes."""
     written = writer.writes()[0]
-    cast = cast_of(to, copy)
+    cast = cast_of(to, like)
     block.insert_op_before(cast, writer)
     for index, value in enumerate(writer.operands):
         if value is written:

@@ -18,6 +18,7 @@ from etir.backends.native.asked import saves
 from etir.backends.native.footprint import footprint
 from etir.backends.native.functions import PLACES, outputs_of, tile_functions
 from etir.backends.native.kernels import template_of
+from etir.backends.native.loop import LoopOp
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, BufferOp, MapOp, TemplateOp, bytes_of, extent_of, lie_alike
 from etir.backends.native.users import base_of, place_of
@@ -117,7 +118,7 @@ def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place:
 
 
 def _instants(func: FuncOp) -> dict[int, int]:
-    """For maps, or products, that write the parts of a buffer one right after the other, the first of them: what is
+    """For maps, products or loops that write parts of a buffer one right after the other, the first of them: what is
     joined is made at one instant for the planner, so that an operand may lie in its part, which nothing has until it is
     read; so is an image without a border, which may lie over what is added to it.
     """
@@ -127,7 +128,7 @@ def _instants(func: FuncOp) -> dict[int, int]:
     for number, op in enumerate(func.body.block.ops):
         if not isinstance(op, TemplateOp):
             continue
-        to = base_of(op.writes()[0]) if isinstance(op, MapOp | BrgemmOp) else None
+        to = base_of(op.writes()[0]) if isinstance(op, MapOp | BrgemmOp | LoopOp) else None
         now = None if to is None else (type(op), to)
         if now is None or now != before or any(base_of(value) is to for value in op.reads()):
             before, first = now, number
@@ -181,14 +182,18 @@ def _in_place_by_parts(
     read: Mapping[SSAValue, int],
     instants: Mapping[int, int],
 ) -> Iterator[Share]:
-    """What several products write over an operand of all of them: each its part, which no other one reads or writes."""
+    """What several products, or loops, write over an operand of all of them: each its part, which no other one reads or
+    writes.
+    """
     runs: dict[int, list[int]] = {}
     for number, first in instants.items():
-        if isinstance(ops[number], BrgemmOp):
+        if isinstance(ops[number], BrgemmOp | LoopOp):
             runs.setdefault(first, [first]).append(number)
     for first, numbers in runs.items():
-        run = [op for number in numbers if isinstance(op := ops[number], BrgemmOp)]
-        result = base_of(run[0].c)
+        run = [op for number in numbers if isinstance(op := ops[number], BrgemmOp | LoopOp) and len(op.makes()) == 1]
+        if len(run) < len(numbers):
+            continue
+        result = base_of(run[0].makes()[0])
         if result not in keys or min(lives[result]) != first:
             continue
         for operand in dict.fromkeys(base_of(value) for value in template_of(run[0]).in_place_always(run[0])):
@@ -198,19 +203,20 @@ def _in_place_by_parts(
                 continue
             distances = {_distance(op, operand) for op in run}
             (distance,) = distances if len(distances) == 1 else (None,)
-            if distance is not None and _are_apart([op.c for op in run]):
+            if distance is not None and _are_apart([op.makes()[0] for op in run]):
                 yield Share(first, keys[operand], keys[result], 4 * distance)
 
 
-def _distance(op: BrgemmOp, operand: SSAValue) -> int | None:
-    """How many floats into an operand's buffer that of the result would begin, so that the product writes each float
-    where it has read it; None where it cannot.
+def _distance(op: BrgemmOp | LoopOp, operand: SSAValue) -> int | None:
+    """How many floats into an operand's buffer that of the result would begin, so that the operation writes each
+    float where it has read it; None where it cannot.
     """
     allowed = [*template_of(op).in_place_always(op)]
     reads = [value for value in op.operands if base_of(value) is operand]
-    if not reads or any(allowed.count(v) != reads.count(v) or not lie_alike(v.type, op.c.type) for v in reads):
+    to = op.makes()[0]
+    if not reads or any(allowed.count(v) != reads.count(v) or not lie_alike(v.type, to.type) for v in reads):
         return None
-    found = {place_of(value).offset - place_of(op.c).offset for value in reads}
+    found = {place_of(value).offset - place_of(to).offset for value in reads}
     (distance,) = found if len(found) == 1 else (None,)
     return distance if isinstance(distance, int) else None
 

@@ -63,7 +63,7 @@ def planned(program: etir.Program) -> int:
     [
         (8, 200, 24, 64, True),
         (2, 768, 16, 64, True),
-        (2, 1024, 16, 64, False),  # rows are left, which a loop after the first one reads
+        (2, 1024, 16, 64, True),  # rows are left, which a loop after the first one reads and writes
         (8, 200, 24, 48, False),
     ],
 )
