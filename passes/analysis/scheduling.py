@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 DEFAULT_WORK = 400_000
 """Touches of buffers looked at before giving up: a fifth of a second or so, however long the run."""
@@ -66,6 +67,7 @@ class _Profile:
 
     def __init__(self, run: Run, order: Sequence[int]) -> None:
         self.order = order
+        self.sizes = run.sizes
         self.place = [0] * len(order)
         for place, index in enumerate(order):
             self.place[index] = place
@@ -95,6 +97,18 @@ class _Profile:
             self.live[place] -= sum(min(size, run.sizes[result]) for result, size in saved.items())
         self.peak = max(self.live, default=0)
         self.height = (self.peak, self.live.count(self.peak))
+
+    def valley(self, after: int, until: int) -> int:
+        """The place after one, and until another one, before which fewest bytes are live: the last of several."""
+        change = [0] * (until - after + 1)
+        for buffer, size in enumerate(self.sizes):
+            # Bytes are live before the places behind the first one, to the last one.
+            first, last = max(self.first[buffer], after), min(self.last[buffer], until)
+            if first < last:
+                change[first - after] += size
+                change[last - after] -= size
+        before = list(accumulate(change))
+        return max(range(after + 1, until + 1), key=lambda place: (-before[place - after - 1], place))
 
 
 def lower_peak(run: Run, work: int = DEFAULT_WORK) -> list[int]:
@@ -153,10 +167,15 @@ def _moves(run: Run, now: _Profile, peak: int) -> Iterator[list[int]]:
         # What the instruction at the peak makes may be made later.
         if now.first[buffer] == peak and run.born[buffer]:
             yield from _sunk(run, now, peak, buffer)
+    # Right before the use there may be more than a little earlier, as another operand of it that has been expanded.
+    for buffer in sorted(waiting, key=lambda b: (-run.sizes[b], b)):
+        if run.born[buffer]:
+            yield from _sunk(run, now, peak, buffer, to_valley=True)
 
 
-def _sunk(run: Run, now: _Profile, peak: int, buffer: int) -> Iterator[list[int]]:
-    """Orders with what makes a buffer right before the first use after the peak.
+def _sunk(run: Run, now: _Profile, peak: int, buffer: int, *, to_valley: bool = False) -> Iterator[list[int]]:
+    """Orders with what makes a buffer right before the first use after the peak, or where fewest bytes are live between
+    the two (``to_valley``).
 
     First with all that serves nothing else, whose operands would only live longer, then with less and less of that: a
     tensor that is expanded late is small for longer.
@@ -179,8 +198,11 @@ def _sunk(run: Run, now: _Profile, peak: int, buffer: int) -> Iterator[list[int]
         moved = dict.fromkeys(index for stage in stages[:depth] for index in stage)
         users = [place[i] for index in moved for i in run.before[index] if i not in moved]
         target = min(users, default=len(now.order))
-        if target > peak and len(moved) <= LARGEST_MOVE:
-            yield _moved(now, moved, target)
+        if target <= peak or len(moved) > LARGEST_MOVE:
+            continue
+        at = now.valley(peak, target) if to_valley else target
+        if not to_valley or at != target:
+            yield _moved(now, moved, at)
 
 
 def _hoisted(run: Run, now: _Profile, peak: int, buffer: int) -> Iterator[list[int]]:
