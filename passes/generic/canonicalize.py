@@ -1,7 +1,8 @@
 """`canonicalize`: the same program with what does nothing removed and what is known written down.
 
 * Copies that copy onto the same type, reshapes of reshapes, permutations of permutations, slices of everything, ``cat``
-  of one tensor or with an empty one, expanded masks, padding by nothing, multiplication by 1.
+  of one tensor or with an empty one, expanded masks, padding by nothing, multiplication by 1, ``and`` with what is
+  true, and constant indices of all elements in their order.
 * Sizes that the types know become literals: ``sym_size`` of a static dim, arithmetic on literals, and operands of list
   arguments that are literals.
 * Assertions that hold are dropped.
@@ -26,7 +27,9 @@ from etir.dialects.et.layout import dims_of, is_static, tensor_of, tensor_type
 from etir.dialects.literals import scalar_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, ConstantOp
+from etir.passes.analysis.constants import ConstantStore
 from etir.passes.analysis.index_put import replaced_shape
+from etir.passes.generic.known_indices import AndWithTrue, ChoiceOfNumbers, ConstantsPattern, IndexOfEverything
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
@@ -44,7 +47,8 @@ class CanonicalizePass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Rewrite every method."""
-        patterns = [cls() for cls in PATTERNS]
+        store = ConstantStore(module)
+        patterns = [*(cls() for cls in PATTERNS), *(cls(store) for cls in BY_CONSTANTS)]
         for method in methods(module):
             apply_patterns_greedily(ctx, method, patterns)
 
@@ -340,6 +344,7 @@ PATTERNS: tuple[type[Pattern], ...] = (
     CatWithNothing,
     CatOfOne,
     ExpandedMask,
+    ChoiceOfNumbers,
     PaddingByNothing,
     ProductWithOne,
     StaticSize,
@@ -348,3 +353,5 @@ PATTERNS: tuple[type[Pattern], ...] = (
     AssertionThatHolds,
 )
 """The patterns, in the order in which they are tried."""
+BY_CONSTANTS: tuple[type[ConstantsPattern], ...] = (AndWithTrue, IndexOfEverything)
+"""Those that look at the constants of a module, tried after them."""

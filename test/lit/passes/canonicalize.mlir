@@ -109,16 +109,84 @@ func.func @cat_with_another_type(%n: tensor<2xi64>, %e: tensor<0xf32>) -> tensor
 
 // CHECK-LABEL: func.func @expanded_mask
 func.func @expanded_mask(%m: tensor<2x1x1x3xi1>, %x: tensor<2x4x3x3xf32>, %s: tensor<f32>) -> (tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>) {
-  // CHECK-NEXT: %[[M:.*]] = edge.aten.expand_copy.default(%m, size = [2, 4, 3, 3])
   // CHECK-NEXT: %[[A:.*]] = edge.aten.masked_fill.Scalar(%x, %m, value = -1.0)
   // CHECK-NEXT: %[[B:.*]] = edge.aten.where.self(%m, %s, %x)
-  // CHECK-NEXT: %[[C:.*]] = edge.aten.where.self(%[[M]], %s, %s)
+  // CHECK-NEXT: %[[W:.*]] = edge.aten.where.self(%m, %s, %s)
+  // CHECK-NEXT: %[[C:.*]] = edge.aten.expand_copy.default(%[[W]], size = [2, 4, 3, 3])
   // CHECK-NEXT: func.return %[[A]], %[[B]], %[[C]]
   %0 = edge.aten.expand_copy.default(%m, size = [2, 4, 3, 3]) : (tensor<2x1x1x3xi1>) -> tensor<2x4x3x3xi1>
   %1 = edge.aten.masked_fill.Scalar(%x, %0, value = -1.0) : (tensor<2x4x3x3xf32>, tensor<2x4x3x3xi1>) -> tensor<2x4x3x3xf32>
   %2 = edge.aten.where.self(%0, %s, %x) : (tensor<2x4x3x3xi1>, tensor<f32>, tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
   %3 = edge.aten.where.self(%0, %s, %s) : (tensor<2x4x3x3xi1>, tensor<f32>, tensor<f32>) -> tensor<2x4x3x3xf32>
   func.return %1, %2, %3 : tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>, tensor<2x4x3x3xf32>
+}
+
+// --- and-with-true, choice-of-numbers, index-of-everything -----------------------------------------------------------
+
+// What is true everywhere says nothing, and what is chosen by it alone is as small as the other truth values.
+// CHECK-LABEL: func.func @and_with_true
+func.func @and_with_true(%x: tensor<1x1x1x3xi1>, %y: tensor<1x1x2x3xi1>) -> (tensor<1x1x2x3xf32>, tensor<1x1x2x3xi1>) {
+  %true = et.constant dense<true> : tensor<1x1x2x1xi1>
+  %zero = et.constant dense<0.0> : tensor<f32>
+  %low = et.constant dense<-1.0> : tensor<f32>
+  // CHECK: %[[W:.*]] = edge.aten.where.self(%x, %zero, %low)
+  // CHECK-SAME: -> tensor<1x1x1x3xf32>
+  // CHECK-NEXT: %[[E:.*]] = edge.aten.expand_copy.default(%[[W]], size = [1, 1, 2, 3])
+  // CHECK-NEXT: func.return %[[E]], %y
+  %0 = edge.aten.bitwise_and.Tensor(%true, %x) : (tensor<1x1x2x1xi1>, tensor<1x1x1x3xi1>) -> tensor<1x1x2x3xi1>
+  %1 = edge.aten.where.self(%0, %zero, %low) : (tensor<1x1x2x3xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x2x3xf32>
+  %2 = edge.aten.logical_and.default(%y, %true) : (tensor<1x1x2x3xi1>, tensor<1x1x2x1xi1>) -> tensor<1x1x2x3xi1>
+  func.return %1, %2 : tensor<1x1x2x3xf32>, tensor<1x1x2x3xi1>
+}
+
+// One that is false counts, and numbers have other bits.
+// CHECK-LABEL: func.func @and_with_others
+func.func @and_with_others(%x: tensor<2xi1>, %n: tensor<2xi64>) -> (tensor<2xi1>, tensor<2xi64>) {
+  %some = et.constant dense<[true, false]> : tensor<2xi1>
+  %ones = et.constant dense<1> : tensor<2xi64>
+  // CHECK-COUNT-2: edge.aten.bitwise_and.Tensor
+  %0 = edge.aten.bitwise_and.Tensor(%x, %some) : (tensor<2xi1>, tensor<2xi1>) -> tensor<2xi1>
+  %1 = edge.aten.bitwise_and.Tensor(%n, %ones) : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi64>
+  func.return %0, %1 : tensor<2xi1>, tensor<2xi64>
+}
+
+// A choice from a tensor, and of sizes known at run time, is not expanded later.
+// CHECK-LABEL: func.func @choice_of_tensor
+func.func @choice_of_tensor(%m: tensor<1x3xi1>, %x: tensor<1x3xf32>) -> tensor<2x3xf32> {
+  %zero = et.constant dense<0.0> : tensor<f32>
+  // CHECK: edge.aten.expand_copy.default(%m
+  // CHECK-NEXT: edge.aten.where.self
+  %0 = edge.aten.expand_copy.default(%m, size = [2, 3]) : (tensor<1x3xi1>) -> tensor<2x3xi1>
+  %1 = edge.aten.where.self(%0, %x, %zero) : (tensor<2x3xi1>, tensor<1x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  func.return %1 : tensor<2x3xf32>
+}
+
+// Keys of each batch, one after the other, as a mask of padding is read. From the end they are the same.
+// CHECK-LABEL: func.func @index_of_everything
+func.func @index_of_everything(%x: tensor<2x3xi1>) -> (tensor<2x1x1x3xi1>, tensor<2x3xi1>) {
+  %batch = et.constant dense<[[[[0]]], [[[1]]]]> : tensor<2x1x1x1xi64>
+  %key = et.constant dense<[[[[0, 1, -1]]]]> : tensor<1x1x1x3xi64>
+  %rows = et.constant dense<[[0], [1]]> : tensor<2x1xi64>
+  %columns = et.constant dense<[0, 1, 2]> : tensor<3xi64>
+  // CHECK: %[[V:.*]] = edge.aten.view_copy.default(%x, size = [2, 1, 1, 3])
+  // CHECK-NEXT: func.return %[[V]], %x
+  %0 = edge.aten.index.Tensor(%x, [%batch, %key]) : (tensor<2x3xi1>, tensor<2x1x1x1xi64>, tensor<1x1x1x3xi64>) -> tensor<2x1x1x3xi1>
+  %1 = edge.aten.index.Tensor(%x, [%rows, %columns]) : (tensor<2x3xi1>, tensor<2x1xi64>, tensor<3xi64>) -> tensor<2x3xi1>
+  func.return %0, %1 : tensor<2x1x1x3xi1>, tensor<2x3xi1>
+}
+
+// Another order, a part, one dim for all, and an index that is not known.
+// CHECK-LABEL: func.func @index_of_others
+func.func @index_of_others(%x: tensor<2x2xf32>, %i: tensor<2xi64>) -> (tensor<2x2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) {
+  %rows = et.constant dense<[[0], [1]]> : tensor<2x1xi64>
+  %columns = et.constant dense<[1, 0]> : tensor<2xi64>
+  %plain = et.constant dense<[0, 1]> : tensor<2xi64>
+  // CHECK-COUNT-4: edge.aten.index.Tensor
+  %0 = edge.aten.index.Tensor(%x, [%rows, %columns]) : (tensor<2x2xf32>, tensor<2x1xi64>, tensor<2xi64>) -> tensor<2x2xf32>
+  %1 = edge.aten.index.Tensor(%x, [%plain, %plain]) : (tensor<2x2xf32>, tensor<2xi64>, tensor<2xi64>) -> tensor<2xf32>
+  %2 = edge.aten.index.Tensor(%x, [%plain]) : (tensor<2x2xf32>, tensor<2xi64>) -> tensor<2x2xf32>
+  %3 = edge.aten.index.Tensor(%x, [%rows, %i]) : (tensor<2x2xf32>, tensor<2x1xi64>, tensor<2xi64>) -> tensor<2x2xf32>
+  func.return %0, %1, %2, %3 : tensor<2x2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>
 }
 
 // --- static-size, arithmetic-on-literals, literal-arguments ----------------------------------------------------------
