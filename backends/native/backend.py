@@ -249,8 +249,9 @@ class NativeBackend(Backend):
             return np.frombuffer(evaluator.to_bytes(tensor), dtype).reshape(tuple(tensor.shape))
 
         def floats(tensor: Any) -> np.ndarray:
-            is_bytes = len(evaluator.to_bytes(tensor)) == math.prod(tensor.shape)
-            return array(tensor, np.bool_ if is_bytes else np.float32).astype(np.float32)
+            kinds = {1: np.bool_, 8: np.int64}  # truth values, and numbers of elements
+            size = len(evaluator.to_bytes(tensor)) // max(1, math.prod(tensor.shape))
+            return array(tensor, kinds.get(size, np.float32)).astype(np.float32)
 
         def run(arguments: Sequence[Any]) -> list[Any]:
             inputs = func.body.block.args[: len(func.body.block.args) - outputs_of(func)]

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, i1
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, i1, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
@@ -276,12 +276,13 @@ def rewritten_function(func: FuncOp, outlined: FuncOp, target: Cpu) -> FuncOp:
 
 
 def weight_arrays(outlined: Outlined, read: Sequence[WeightOp]) -> list[np.ndarray]:
-    """The packed floats of the weights that code reads; truth values are 0 and 1."""
+    """The packed floats of the weights that code reads; truth values are 0 and 1, and integers floats."""
     import numpy as np
 
     shapes = weight_shapes(outlined)
     constants = numbered_constants(outlined)
-    flags = _flags_of(outlined)
+    kinds = {i1: np.bool_, i64: np.int64}
+    plain = _others_of(outlined)
     found: list[np.ndarray] = []
     for op in read:
         constant = constants.get(op.symbol.data)
@@ -290,17 +291,20 @@ def weight_arrays(outlined: Outlined, read: Sequence[WeightOp]) -> list[np.ndarr
             data = dense_bytes(constant.value)
         else:
             shape, data = shapes[op.symbol.data], outlined.weight(op.symbol.data).data
-        elements = np.frombuffer(data, np.bool_ if op.symbol.data in flags else np.float32)
+        elements = np.frombuffer(data, kinds.get(plain.get(op.symbol.data), np.float32))
         found.append(packed(op, elements.astype(np.float32, copy=False).reshape(shape)))
     return found
 
 
-def _flags_of(outlined: Outlined) -> dict[str, None]:
-    """The weights and constants that are truth values, by the names that ``tile`` has for them."""
+def _others_of(outlined: Outlined) -> dict[str, Attribute]:
+    """The weights and constants that are truth values or integers, which are floats for code: their elements' types by
+    the names that ``tile`` has for them.
+    """
     read = [op for op in outlined.func.body.block.ops if isinstance(op, GetWeightOp)]
     named = [(op.symbol.root_reference.data, op.result.type) for op in read]
     named += [(name, op.result.type) for name, op in numbered_constants(outlined).items()]
-    return dict.fromkeys(name for name, type in named if cast("TensorType[Attribute]", type).element_type == i1)
+    types = {name: cast("TensorType[Attribute]", type).element_type for name, type in named}
+    return {name: type for name, type in types.items() if type in (i1, i64)}
 
 
 def weight_shapes(outlined: Outlined) -> dict[str, tuple[int, ...]]:
@@ -332,7 +336,7 @@ def _weights(
     rows: list[tuple[str, int]] = []
     named: dict[str, NamedBlob] = {}
     found: dict[str, Constant] = {}
-    shapes, numbered, flags = weight_shapes(outlined), numbered_constants(outlined), _flags_of(outlined)
+    shapes, numbered, others = weight_shapes(outlined), numbered_constants(outlined), _others_of(outlined)
 
     def add(data: bytes) -> int:
         key = "native." + hashlib.sha256(data).hexdigest()[:32]
@@ -343,8 +347,8 @@ def _weights(
     for op, array in zip(read, weight_arrays(outlined, read), strict=True):
         symbol = op.symbol.data
         number = add(array.tobytes())
-        if symbol in numbered or symbol in flags:
-            continue  # the kernels have constants in their program, and truth values as bytes
+        if symbol in numbered or symbol in others:
+            continue  # the kernels have constants in their program, and truth values and integers as they are
         if op.panel is None:
             groups = shape_of(op.result)[0] if op.spread is not None else 0
             found[symbol] = Constant(symbol, number, groups=groups, spread=op.spread is not None)

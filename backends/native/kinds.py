@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.elementwise import ELEMENTWISE
-from etir.backends.native.rows import POOLS, PRODUCTS, REDUCTIONS, RESIZES
+from etir.backends.native.rows import GATHER, POOLS, PRODUCTS, REDUCTIONS, RESIZES
 from etir.backends.native.windows import has_small_groups, is_depthwise
 from etir.dialects.schema_op import SchemaOp
 
@@ -18,6 +18,7 @@ ROOTS: dict[str, str] = {
     **dict.fromkeys(POOLS, "pool"),
     **dict.fromkeys(REDUCTIONS, "reduce"),
     **dict.fromkeys(RESIZES, "resize"),
+    GATHER: "gather",
     "aten.convolution.default": "convolution",
     "aten._softmax.default": "softmax",
     "aten._log_softmax.default": "softmax",
@@ -36,7 +37,7 @@ def add_root(operator: str, kind: str) -> None:
 
 WITH_WINDOWS = ("convolution", "depthwise", "grouped", "pool")
 """Kinds that read windows of an image."""
-WITH_EPILOGUE = ("product", "convolution", "depthwise", "grouped", "group_norm", "resize", "map")
+WITH_EPILOGUE = ("product", "convolution", "depthwise", "grouped", "group_norm", "resize", "gather", "map")
 """Kinds whose template does elementwise operators after its root while the result is in registers."""
 
 

@@ -13,6 +13,7 @@ from etir.backends.api.conditions import contiguous, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
 from etir.backends.native.elementwise import ELEMENTWISE, POWERS
+from etir.backends.native.gather import LONGEST
 from etir.backends.native.runs import run_of
 from etir.backends.native.windows import as_pair, can_be_cut, counts_inside, has_small_groups, window_of
 from etir.dialects.et.layout import dims_of
@@ -58,6 +59,11 @@ REDUCTIONS = (
 
 RESIZES = ("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default")
 """Linear filters."""
+
+GATHER = "aten.gather.default"
+"""Elements by their numbers."""
+MOST_NUMBERS = 1 << 18
+"""Numbers of elements that are gathered: each is a float of the file for code, and 8 bytes for the kernels."""
 
 SCATTER = "aten.slice_scatter.default"
 MOVES = (
@@ -301,6 +307,22 @@ def _resize(match: Match) -> str | None:
     return "sizes that are known at run time only" if is_dynamic(match) else None
 
 
+@condition("constant numbers of elements of rows")
+def _gather(match: Match) -> str | None:
+    """Along the last dim, for all rows."""
+    given, index = match.type("self"), match.type("index")
+    if given is None or index is None or not given.get_shape() or is_dynamic(match):
+        return "a number, or sizes that are known at run time only"
+    shape, wanted = given.get_shape(), index.get_shape()
+    if not is_constant(match.arg("index")):
+        return "indices that are known at run time only"
+    if match.arg("dim") % len(shape) != len(shape) - 1 or wanted[:-1] != shape[:-1]:
+        return "a gather along another dim than the last one, or of a part of the rows"
+    if shape[-1] > LONGEST:
+        return f"rows of more than {LONGEST:,} elements"
+    return f"more than {MOST_NUMBERS:,} indices" if math.prod(wanted) > MOST_NUMBERS else None
+
+
 SHAPES: tuple[Condition, ...] = (bounded, contiguous(), has_elements, known_numbers, _few_dims, sizes_fit)
 COMMON: tuple[Condition, ...] = (dtypes("float32"), *SHAPES)
 INFERENCE: tuple[Condition, ...] = tuple(c for c in COMMON if c is not has_elements)
@@ -366,6 +388,7 @@ def claimed() -> Sequence[Row]:
         *rows(["aten._native_batch_norm_legit_no_training.default"], *INFERENCE, _constant_batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
         *rows(RESIZES, *COMMON, _resize),
+        *rows([GATHER], *FLOATS, dtypes("int64", of=("index",)), _gather),
         *rows(["aten.index_select.default"], *FLOATS, _run),
         *rows([SCATTER], *COMMON, _scattered),
         *rows([name for name in BETWEEN if name not in WITH_CONDITIONS], *COMMON),

@@ -1,11 +1,12 @@
-"""The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``inside.py``, ``loop.py``, ``resize.py``,
-``row_loop.py``, ``view.py`` and ``winograd.py`` define."""
+"""The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``gather.py``, ``inside.py``, ``loop.py``,
+``resize.py``, ``row_loop.py``, ``view.py`` and ``winograd.py`` define."""
 
 from __future__ import annotations
 
 from xdsl.ir import Dialect
 
 from etir.backends.native.flags import FlagsOp
+from etir.backends.native.gather import GatherOp
 from etir.backends.native.inside import DepthwiseInsideOp
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.resize import ResizeOp
@@ -31,7 +32,7 @@ TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, DepthwiseInsideOp, PoolOp, ReduceOp, PackOp, MapOp,
-        SoftmaxOp, NormOp, ResizeOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
+        SoftmaxOp, NormOp, ResizeOp, GatherOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
     ],
     [SizesAttr],
 )  # fmt: skip

@@ -5,6 +5,7 @@ registers itself by :func:`~etir.backends.native.lowering.function.lowers` or ``
 """
 
 from etir.backends.native.lowering import (  # noqa: F401
+    gather,
     images,
     joins,
     maps,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from etir_testing.native.random_flags import truths
 from etir_testing.native.random_functions import loops, maps, products, reductions, row_loops, rows, windows
+from etir_testing.native.random_gather import gathered
 from etir_testing.native.random_inside import inside
 from etir_testing.native.random_lines import lines
 from etir_testing.native.random_resize import resized
@@ -14,6 +15,6 @@ from etir_testing.native.random_winograd import winograd
 FILLS: Mapping[str, Callable[..., None]] = {
     "products": products, "maps": maps, "rows": rows, "windows": windows, "lines": lines, "reductions": reductions,
     "loops": loops, "row_loops": row_loops, "winograd": winograd, "truths": truths, "inside": inside,
-    "resized": resized,
+    "resized": resized, "gathered": gathered,
 }  # fmt: skip
 """Each is given a function and how many of its operations it adds."""

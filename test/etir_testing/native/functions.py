@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,7 +68,8 @@ def tiled(outlined: Outlined, family_of: str = "x86-64-v4") -> Tiled:
             continue
         if symbol in read:
             shape = op.results[0].type.get_shape()  # type: ignore[union-attr]
-            weights[symbol] = np.frombuffer(data, np.float32).reshape(shape).copy()
+            kind = {1: np.bool_, 8: np.int64}.get(len(data) // max(1, math.prod(shape)), np.float32)
+            weights[symbol] = np.frombuffer(data, kind).astype(np.float32).reshape(shape)
     return Tiled(func, weights, plan_function(func))
 
 

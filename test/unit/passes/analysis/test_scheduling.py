@@ -117,8 +117,8 @@ def test_what_only_frees_comes_early() -> None:
 
 def test_what_waits_goes_to_the_valley() -> None:
     """Scores are made late, but before what another operand of their sum is expanded from is expanded."""
-    # 0: k = f(x); 1: waiting = g(k); 2: q = h(x); 3: p = i(); 4: large = j(q, p); 5: small = l(q); 6: wide = expand(small)
-    # 7: out = waiting + large + wide, written over the last one; x stays
+    # 0: k = f(x); 1: waiting = g(k); 2: q = h(x); 3: p = i(); 4: large = j(q, p); 5: small = l(q)
+    # 6: wide = expand(small); 7: out = waiting + large + wide, written over the last one; x stays
     run = Run(
         touches=[[0, 1], [1, 2], [0, 3], [4], [3, 4, 5], [3, 6], [6, 7], [2, 5, 7, 8]],
         after=[[], [0], [], [], [2, 3], [2], [5], [1, 4, 6]],

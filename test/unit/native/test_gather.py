@@ -1,0 +1,80 @@
+"""``gather`` by constant indices: elements of rows, as scores by relative positions are."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import Tensor, nn  # noqa: E402
+
+import etir  # noqa: E402
+import etir.runtime  # noqa: E402
+from etir.backends.native.gather import GatherOp  # noqa: E402
+from etir.backends.native.tile import MapOp  # noqa: E402
+
+from etir_testing.native.functions import functions_of  # noqa: E402
+from etir_testing.native.images import here  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+OPERATOR = "aten.gather.default"
+
+
+class Gathered(nn.Module):
+    """Of a product, elements by their numbers, with what follows; numbers that stand in the text, and more of them."""
+
+    def __init__(self, columns: int, count: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, columns)
+        self.register_buffer("at", torch.randint(0, columns, (2, 3, count)))
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        rows = self.linear(x)
+        return torch.relu(rows.gather(-1, self.at) * 2.0 + y), rows.gather(2, self.at)
+
+
+def exported(columns: int, count: int) -> tuple[nn.Module, tuple[Tensor, ...], torch.export.ExportedProgram]:
+    torch.manual_seed(0)
+    model, inputs = Gathered(columns, count).eval(), (torch.randn(2, 3, 8), torch.randn(2, 3, count))
+    return model, inputs, torch.export.export(model, inputs)
+
+
+@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize(("columns", "count"), [(5, 2), (16, 12), (33, 50), (1, 16), (200, 1)])
+def test_results_are_eager_s(name: str, columns: int, count: int) -> None:
+    """By code on one thread and on two, and by the kernels in its place; the first one is done with what follows."""
+    model, inputs, program = exported(columns, count)
+    made = etir.compile(program, target="etir", delegates=[f"native{{cpus={name} arena=free}}"])
+    assert made.warnings == () and made.delegation.backends[0].claimed[OPERATOR] == 2
+    with torch.no_grad():
+        wanted = model(*inputs)
+    loaded = [etir.runtime.load(made, native="trusted", threads=n) for n in (1, 2)]
+    for load in (*loaded, etir.runtime.load(made)):
+        for got, want in zip(load.forward(*inputs), wanted, strict=True):
+            assert (got - want).abs().max() <= 1e-6 * max(1.0, want.abs().max())
+
+
+def test_one_operation_with_what_follows() -> None:
+    """No map is left beside two gathers."""
+    (func,) = functions_of(exported(16, 12)[2])
+    ops = [*func.func.walk()]
+    assert sum(isinstance(op, GatherOp) for op in ops) == 2 and not any(isinstance(op, MapOp) for op in ops)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "rows", "why"),
+    [((4, 6), 0, (4, 6), "another dim"), ((4, 6), 1, (3, 2), "a part of the rows"), ((4, 6), 1, None, "run time")],
+)
+def test_what_is_left_to_kernels(shape: tuple[int, ...], dim: int, rows: tuple[int, ...] | None, why: str) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(shape[1], shape[1])
+            self.register_buffer("at", torch.zeros(rows or (1,), dtype=torch.int64))
+
+        def forward(self, x: Tensor, at: Tensor) -> Tensor:
+            return torch.relu(self.linear(x).gather(dim, self.at if rows else at))
+
+    inputs = (torch.randn(shape), torch.zeros(shape, dtype=torch.int64))
+    made = etir.compile(torch.export.export(Model().eval(), inputs), target="etir", delegates=["native{cpus=x86-64}"])
+    (backend,) = made.delegation.backends
+    assert any(OPERATOR in r.op and why in r.reason for r in backend.rejected)
