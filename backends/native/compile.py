@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, overload
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, i1, i64
 from xdsl.dialects.func import FuncOp
@@ -21,10 +21,11 @@ from etir.backends.native.cpu import Cpu, cpu, family_of_host, known, of_family
 from etir.backends.native.dims import dims
 from etir.backends.native.errors import E1170, E1174
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.groups import delay_products, ungroup
+from etir.backends.native.groups import delay_products, hoist_products, ungroup
 from etir.backends.native.image import Image, flat_image
 from etir.backends.native.lowering import constant_name, lower_function, type_of
 from etir.backends.native.made import take_made
+from etir.backends.native.need import bound_of
 from etir.backends.native.over import is_over, pairs_of, write_over
 from etir.backends.native.packing import groups_of, packed
 from etir.backends.native.passes.tile_attention import fuse_attention
@@ -375,11 +376,29 @@ def kernels_of(outlined: Outlined, around: Around | None = None) -> LoweredFunct
 
     ``around`` says which inputs and outputs are not in its workspace; all may be by default.
     """
-    return LoweredFunction(for_kernels(outlined), within=True, over=pairs_of(outlined.func), around=around)
+    pairs = pairs_of(outlined.func)
+
+    def lowered(func: Outlined) -> tuple[int, LoweredFunction]:
+        made = LoweredFunction(func, within=True, over=pairs, around=around)
+        return bound_of(made.problem_within(around)[0]), made
+
+    bytes, best = lowered(for_kernels(outlined))
+    other = for_kernels(outlined, is_early=True)
+    if other is not None and (found := lowered(other))[0] < bytes:
+        return found[1]
+    return best
 
 
-def for_kernels(outlined: Outlined) -> Outlined:
-    """A copy of the function and its module in edge operators, whose weights are left to the delegate around it."""
+@overload
+def for_kernels(outlined: Outlined) -> Outlined: ...
+@overload
+def for_kernels(outlined: Outlined, *, is_early: bool) -> Outlined | None: ...
+def for_kernels(outlined: Outlined, *, is_early: bool = False) -> Outlined | None:
+    """A copy of the function and its module in edge operators, whose weights are left to the delegate around it.
+
+    ``is_early`` asks for products as early as they can be, where others are before what is added to them; None where
+    there are none.
+    """
     # A program may have hundreds of delegates, and each of them is lowered: what it does not name is not copied.
     named = {
         reference.root_reference.data
@@ -391,7 +410,10 @@ def for_kernels(outlined: Outlined) -> Outlined:
     func = outlined.func.clone()
     func.location = outlined.func.location
     ungroup(func)
-    delay_products(func)
+    if not is_early:
+        delay_products(func)
+    elif not hoist_products(func):
+        return None
     spell_out(func)
     module.body.block.add_op(func)
     symbols = {}

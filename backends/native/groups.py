@@ -47,6 +47,29 @@ def ungroup(func: FuncOp) -> None:
         block.erase_op(group)
 
 
+def hoist_products(func: FuncOp) -> bool:
+    """Move products right behind what makes their operands, which need not wait then for what is added: groups have
+    them where all that they add is there. Returns whether one was moved before something that its sum needs.
+    """
+    block = func.body.block
+    order = {op: number for number, op in enumerate(block.ops)}
+    moved = False
+    for op in [op for op in block.ops if isinstance(op, edge.aten.add.Tensor)]:
+        for value, addend in ((op.self_, op.other), (op.other, op.self_)):
+            product, other = value.owner, addend.owner
+            if not isinstance(product, EdgeOp) or product.op_name not in ADDING or not value.has_one_use():
+                continue
+            owners = [v.owner for v in product.operands if isinstance(v.owner, Operation)]
+            last = max(owners, key=order.__getitem__, default=None)
+            if last is None or not isinstance(other, Operation) or not order[last] < order[other] < order[product]:
+                continue
+            block.detach_op(product)
+            block.insert_op_after(product, last)
+            moved = True
+            break
+    return moved
+
+
 def delay_products(func: FuncOp) -> None:
     """Move products to the sums that alone read them, where what is added there is made in between: the kernel that
     adds to what is there (``add-in-product``) wants it before the product, and groups have the product first.

@@ -11,6 +11,7 @@ import etir  # noqa: E402
 import etir.runtime  # noqa: E402
 from etir.backends.native.gather import GatherOp  # noqa: E402
 from etir.backends.native.tile import MapOp  # noqa: E402
+from etir.memory_bound import bytes_of  # noqa: E402
 
 from etir_testing.native.functions import functions_of  # noqa: E402
 from etir_testing.native.images import here  # noqa: E402
@@ -78,3 +79,42 @@ def test_what_is_left_to_kernels(shape: tuple[int, ...], dim: int, rows: tuple[i
     made = etir.compile(torch.export.export(Model().eval(), inputs), target="etir", delegates=["native{cpus=x86-64}"])
     (backend,) = made.delegation.backends
     assert any(OPERATOR in r.op and why in r.reason for r in backend.rejected)
+
+
+class Disentangled(nn.Module):
+    """Attention as in DeBERTa: scores of content, and of relative positions by either side of a pair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(32, 32) for _ in range(3))
+        self.to_key, self.to_query = (nn.Parameter(torch.randn(8, 8, 16)) for _ in range(2))
+        at = (torch.arange(12)[:, None] - torch.arange(12)[None] + 8).clamp(0, 15)
+        self.register_buffer("at", at.expand(8, 12, 12).contiguous())
+
+    def heads(self, x: Tensor) -> Tensor:
+        return x.view(2, 12, 4, 8).permute(0, 2, 1, 3).reshape(8, 12, 8)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        query, key, value = self.heads(self.query(x)), self.heads(self.key(x)), self.heads(self.value(x))
+        scores = torch.bmm(query, key.transpose(1, 2) / 4.9)
+        of_query = torch.bmm(query, self.to_key).gather(-1, self.at) / 4.9
+        of_key = torch.bmm(key, self.to_query).gather(-1, self.at).transpose(1, 2) / 4.9
+        scores = (scores + (of_query + of_key)).view(2, 4, 12, 12).masked_fill(hidden, -1e9)
+        mixed = torch.bmm(torch.softmax(scores, -1).view(8, 12, 12), value)
+        return mixed.view(2, 4, 12, 8).permute(0, 2, 1, 3).reshape(2, 12, 32) + x
+
+
+def test_attention_by_relative_positions_takes_no_more_memory() -> None:
+    """It is one delegate. In the program that its kernels run, the product of the scores comes before those by relative
+    positions, although it is one group with the sum after them: queries and keys have more bytes than it.
+    """
+    torch.manual_seed(0)
+    inputs = (torch.randn(2, 12, 32), torch.rand(2, 1, 12, 12) < 0.2)
+    model = Disentangled().eval()
+    program = torch.export.export(model, inputs)
+    plain = etir.compile(program, target="etir")
+    made = etir.compile(torch.export.export(model, inputs), target="etir", delegates=["native{cpus=x86-64}"])
+    assert len(made.delegation.backends[0].partitions) == 1
+    assert bytes_of(made) <= bytes_of(plain)
+    (got,) = etir.runtime.load(made, native="trusted").forward(*inputs)
+    assert (got - model(*inputs)).abs().max() <= 1e-5
