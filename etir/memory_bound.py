@@ -159,14 +159,26 @@ class _Search:
             more = self._cuts(program, plans.needs) if over > 0 else []
             if not more:
                 break
-            base = self.options
-            options = replace(base, partition=replace(base.partition, cut=(*base.partition.cut, *more)))
-            tried_plans = self.plans()
-            tried = self.planner(options, tried_plans)
+            options, tried, tried_plans = self._with_cuts(more)
             if bytes_of(tried) + over // LEAST_GAIN >= bytes_of(program):
                 break
             self.options, program, plans = options, tried, tried_plans
         return program, plans
+
+    def _with_cuts(self, more: Sequence[str]) -> tuple[CompileOptions, Program, PlansOnly]:
+        """The options with these cuts, or where the program does not fit with all of them, with those of the first one,
+        two, four and so on that need least, the fewest of equals: each is one more call, and what lives across it may
+        cost more than the cut saves.
+        """
+        found: list[tuple[CompileOptions, Program, PlansOnly]] = []
+        base = self.options
+        for count in (len(more), *(1 << n for n in range(len(more).bit_length()) if 1 << n < len(more))):
+            options = replace(base, partition=replace(base.partition, cut=(*base.partition.cut, *more[:count])))
+            plans = self.plans()
+            found.append((options, self.planner(options, plans), plans))
+            if self.fits(found[-1][1]):
+                return found[-1]
+        return min(found, key=lambda row: (bytes_of(row[1]), len(row[0].partition.cut)))
 
     def _cuts(self, program: Program, needs: dict[str, DelegateNeeds]) -> list[str]:
         """The operators before which delegates that need more than there is room for may be cut, by the names that

@@ -42,11 +42,11 @@ class _Memory:
 class Compiler:
     """Compiles a program that needs 80 bytes on the kernels, and what its largest step needs with code."""
 
-    def __init__(self, steps: tuple[Need, ...], inputs: tuple[InputNeed, ...] = (), saved: int = 0) -> None:
+    def __init__(self, steps: tuple[Need, ...], inputs: tuple[InputNeed, ...] = (), *saved: int) -> None:
         self.steps = steps
         self.inputs = inputs
-        self.saved = saved
-        """Bytes that a cut takes off the largest step."""
+        self.saved = (0, *(saved or (0,)))
+        """By the number of cuts, the bytes that they take off the largest step."""
         self.codes = 0
         self.plans = 0
 
@@ -55,12 +55,13 @@ class Compiler:
         steps = [s for s in self.steps if not any(f"forward_native:{n}" in left for n in s.operators)]
         if not options.delegates:
             return cast("Program", Compiled(80, options, None, True))
-        size = max((step.bytes for step in steps), default=80) - (self.saved if options.partition.cut else 0)
+        size = max((step.bytes for step in steps), default=80) - self.saved[len(options.partition.cut)]
         self.plans += 1
         has_code = plans is None or plans.makes_code(size)
         self.codes += has_code
         if plans is not None:
-            plans.needs["forward_native_0"] = DelegateNeeds(size, steps, inputs=self.inputs)
+            late = [row for row in self.inputs if f"forward_native:{row.operator}" not in options.partition.cut]
+            plans.needs["forward_native_0"] = DelegateNeeds(size, steps, inputs=late)
         part = PartitionReport("forward_native_0", "forward", {}, 1, 1, 4, 4, 0, 0, "EtirNativeBackend")
         rejected = [Rejected("aten.add.Tensor", len(left), "it is to be left to others", "")] if left else []
         backend = BackendReport("native", "EtirNativeBackend", "", {}, rejected, [part] if steps else [], [])
@@ -68,9 +69,9 @@ class Compiler:
 
 
 def compiled(
-    delegate: str, steps: tuple[Need, ...], inputs: tuple[InputNeed, ...] = (), saved: int = 0, **options: Any
+    delegate: str, steps: tuple[Need, ...], inputs: tuple[InputNeed, ...] = (), *saved: int, **options: Any
 ) -> tuple[Compiled, Compiler]:
-    compiler = Compiler(steps, inputs, saved)
+    compiler = Compiler(steps, inputs, *saved)
     return cast(
         "Compiled", within_bound(CompileOptions(target="etir", delegates=(delegate,), **options), compiler)
     ), compiler
@@ -113,15 +114,34 @@ LATE = (InputNeed(40, 4),)
 
 def test_a_cut_is_enough() -> None:
     """Where an input that is made later makes the program fit, nothing is left to the kernels."""
-    found, compiler = compiled("native", STEPS, LATE, saved=30)
+    found, compiler = compiled("native", STEPS, LATE, 30)
     assert found.options.partition.cut == ("forward_native:4",) and found.options.partition.leave == ()
     assert found.bytes == 60 and found.has_code and compiler.codes == 1
+
+
+TWO_PEAKS = (Need(90, (1,), 40), Need(20, (2,), 10), Need(90, (3,), 40), Need(20, (4,), 10))
+LATE_AT_BOTH = (InputNeed(5, 2), InputNeed(5, 4))
+"""Inputs of which both have to be late for both peaks to fit, as far as steps tell: that takes two cuts."""
+
+
+@pytest.mark.parametrize(
+    ("saved", "cuts", "bytes"),
+    [((15, 15), 2, 75), ((15, 5), 1, 75), ((5, 8), 2, 82), ((8, 5), 1, 82), ((8, 8), 1, 82), ((0, 0), 0, 90)],
+)
+def test_fewer_cuts_may_need_less(saved: tuple[int, int], cuts: int, bytes: int) -> None:
+    """A cut more is a call more, whose inputs and outputs take bytes as well: all cuts are taken where they are enough,
+    and else as many as the program needs least with. 10 bytes have to be saved.
+    """
+    found, compiler = compiled("native", TWO_PEAKS, LATE_AT_BOTH, *saved)
+    assert found.options.partition.cut == ("forward_native:2", "forward_native:4")[:cuts]
+    assert found.options.partition.leave == ()  # What needs too much is most of the work.
+    assert found.bytes == bytes and compiler.codes == 1
 
 
 def test_a_cut_that_is_not_enough() -> None:
     """What it saves is kept; a cut that saves nothing is not made."""
     steps = (STEPS[0], Need(100, (3,), 200), STEPS[2])
-    found, _ = compiled("native", steps, LATE, saved=10)
+    found, _ = compiled("native", steps, LATE, 10)
     assert found.options.partition.cut == ("forward_native:4",) and found.options.partition.leave == ()
     assert found.bytes == 90
     assert compiled("native", steps, LATE)[0].options.partition.cut == ()
@@ -129,5 +149,5 @@ def test_a_cut_that_is_not_enough() -> None:
 
 def test_no_cut_where_it_fits() -> None:
     """Nothing is planned for the sake of a cut then."""
-    found, compiler = compiled("native", (STEPS[0], STEPS[2]), LATE, saved=30)
+    found, compiler = compiled("native", (STEPS[0], STEPS[2]), LATE, 30)
     assert found.options.partition.cut == () and compiler.plans == 1
