@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from etir.backends.api.memory import DelegateNeeds, PlansOnly
@@ -104,14 +105,13 @@ class _Search:
         self.without = replace(options, delegates=tuple(text for text in options.delegates if text not in self.texts))
         self.known: dict[object, object] = {}
         self.work: dict[tuple[str, ...], int] = {}
-        try:
-            self.most: dict[str, int] | None = memory_of(planner(self.without, self.plans()))
-        except EtirError:
-            self.most = None  # What the kernels cannot run at all has no bound.
+        self.most: dict[str, int] | None = None
+        with suppress(EtirError):  # What the kernels cannot run at all has no bound.
+            self.most = memory_of(planner(self.without, self.plans()))
 
     def plans(self, most: int | None = None) -> PlansOnly:
         """What a planner is given: code is made up to so many bytes, or never."""
-        return PlansOnly(most, self.known)
+        return PlansOnly(most, self.known, room=dict(self.most or {}))
 
     def without_code(self, program: Program) -> Program:
         """The program, if its delegates may be as they are, or the one without them, which says why: with warnings and

@@ -59,6 +59,8 @@ class PlansOnly:
     """By the name of a delegate, what it needs; where code is never made."""
     is_above: bool = False
     """A delegate needs more than ``most``."""
+    room: dict[str, int] = field(default_factory=dict[str, int])
+    """By the name of a method, the bytes that it is to need at most: it is worth while to look for such a plan."""
 
     def makes_code(self, workspace: int) -> bool:
         """Whether code is made of a delegate with a workspace of so many bytes."""

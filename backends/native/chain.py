@@ -6,7 +6,8 @@ the first one, the kernels in its place, the code of the second one, and so on (
 several of them see, or that lives while one of them runs, is one buffer with one place; where a delegate only has to
 leave it alone, the bytes are *kept* in its workspace (:mod:`etir.dialects.et.workspace`).
 
-The plan is taken where the method needs less with it than with those made in turn.
+The plan is taken where the method needs less with it than with those made in turn. Of many buffers the planner may miss
+one that needs as little as the method does without delegates: where that is known, it looks for it longer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.joint import Joint
+from etir.backends.native.joint import Joint, within
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.tile import BufferOp
 from etir.backends.native.workspace import Planned
@@ -186,8 +187,13 @@ class Chain:
         return found
 
 
-def plan_chain(links: Sequence[Link], frame: Frame, planned: Sequence[Planned]) -> list[Planned] | None:
-    """The delegates of a block planned as one, where that needs less than ``planned``, one after another; else None."""
+def plan_chain(
+    links: Sequence[Link], frame: Frame, planned: Sequence[Planned], room: int | None = None
+) -> list[Planned] | None:
+    """The delegates of a block planned as one, where that needs less than ``planned``, one after another; else None.
+
+    ``room`` are the bytes that are looked for longer: what the method is to need at most.
+    """
     chain = Chain(links, frame)
     if not chain.carried or len(chain.buffers) > MOST_BUFFERS or any(found.workspace is None for found in planned):
         return None
@@ -197,6 +203,8 @@ def plan_chain(links: Sequence[Link], frame: Frame, planned: Sequence[Planned]) 
         return None
     try:
         made = plan(problem)
+        if room is not None and most > room and made.pool_sizes[1] > room:
+            made = within(problem, room) or made
     except EtirError as error:
         if E0703.id not in error.ids:
             raise

@@ -127,11 +127,18 @@ def plan_together(functions: Sequence[tuple[Outlined, Sequence[str]]], frame: Fr
                 planned.append(plan_both(link.func, link.kernels, free_places(outlined, frame)))
                 if (workspace := planned[-1].workspace) is not None:
                     frame.keep(name, workspace.outputs)
-            together = plan_chain(links, frame, planned) or planned
+            together = plan_chain(links, frame, planned, _room(known[names[0]][0], frame)) or planned
         except (EtirError, Undecided):
             continue
         for link, found in zip(links, together, strict=True):
             frame.planned[link.name] = (link.func, link.kernels, found)
+
+
+def _room(outlined: Outlined, frame: Frame) -> int | None:
+    """The bytes that the method which calls a delegate is to need at most, as it would without delegates."""
+    plans = outlined.ctx.attachments.get(PlansOnly)
+    method = frame.method_of(outlined.name)
+    return None if plans is None or method is None else plans.room.get(method)
 
 
 @contextmanager

@@ -123,6 +123,12 @@ class Frame:
         }
         return [row for block, row in rows.items() if len(row) == len(self._calls_in(block))]
 
+    def method_of(self, name: str) -> str | None:
+        """The method that calls a function; None where nobody does, or in a loop's body."""
+        call = self._calls.get(name)
+        func = None if call is None else call.parent_op()
+        return func.sym_name.data if isinstance(func, FuncOp) else None
+
     def carried(self, names: Sequence[str]) -> list[Carried]:
         """The tensors that calls of a block make or read for the last time, and that may be in their workspaces."""
         calls = [self._calls[name] for name in names]

@@ -69,7 +69,7 @@ def joint_plan(func: FuncOp, kernels: LoweredFunction, free: Around, room: int) 
     made = [plan(problem) for problem in problems[: 1 if len(plain) == len(code.shares) else 2]]
     best = min(made, key=_size)
     if _size(best) > room:
-        best = next((tried for problem in problems if (tried := _within(problem, room)) is not None), best)
+        best = next((tried for problem in problems if (tried := within(problem, room)) is not None), best)
     placed = best.offsets
     in_code = {buffer.key: placed[buffer.key] for buffer in code.buffers}
     in_kernels = {buffer.key: placed[key_of(buffer.key)] for buffer in other.buffers}
@@ -81,8 +81,8 @@ def _size(plan: Plan) -> int:
     return sum(plan.pool_sizes.values())
 
 
-def _within(problem: Problem, room: int) -> Plan | None:
-    """A plan of so many bytes; None where none is found."""
+def within(problem: Problem, room: int) -> Plan | None:
+    """A plan of so many bytes, which is looked for longer; None where none is found."""
     if sum(bound.bytes for bound in lower_bound(problem).values()) > room:
         return None
     try:

@@ -11,12 +11,15 @@ from torch import nn
 
 import etir
 import etir.runtime
-from etir.backends.native import cc, compile, placing
+from etir.backends.native import cc, chain, compile, placing
 from etir.backends.native.blob import read_blob
+from etir.backends.native.frame import Frame
 from etir.backends.native.image import Image
+from etir.backends.native.workspace import Planned
 from etir.backends.reference.lowered import PASSES
 from etir.diagnostics import EtirError
 from etir.dialects.et.payloads import DelegateOp
+from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.errors import E0703
 from etir.passes.infra.pipeline import parse_pipeline
 from etir.pipeline import stages
@@ -454,3 +457,45 @@ def test_what_is_read_between_delegates_makes_room() -> None:
     for policy in ("trusted", "refuse"):
         got = etir.runtime.load(program, native=policy).forward(*built.inputs)
         torch.testing.assert_close(torch.as_tensor(got[0]), wanted[0], rtol=1e-5, atol=1e-5)
+
+
+def test_the_methods_bytes_are_looked_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a plan of all delegates as one is found that needs more than the method without them, another one is looked
+    for that does not; here the first one gives every buffer bytes of its own.
+    """
+    torch.manual_seed(0)
+    model, x = Several().eval(), torch.randn(8, 64)
+    exported = torch.export.export(model, (x,))
+    most = planned(etir.compile(exported, target="etir"))
+    sizes: list[list[int]] = []
+
+    def both(links: list[chain.Link], frame: Frame, made: list[Planned], room: int | None) -> list[Planned] | None:
+        for given in (None, room):
+            found = chain.plan_chain(links, frame, made, given)
+            sizes.append([row.bytes for row in found or ()])
+        assert room == most
+        return found
+
+    monkeypatch.setattr(chain, "plan", lambda problem: plan(problem, "naive"))
+    monkeypatch.setattr(chain.Chain, "beside", lambda self, made: 10 * most)
+    monkeypatch.setattr(compile, "plan_chain", both)
+    program = etir.compile(exported, target="etir", delegates=["native{cpus=x86-64}"])
+    short, longer = sizes[:2]
+    assert max(short) > most >= max(longer) > 0 and planned(program) <= most
+    with torch.no_grad():
+        (got,) = etir.runtime.load(program, native="trusted").forward(x)
+        torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["hf_mamba2", "hf_bart"])
+def test_programs_of_several_delegates(name: str) -> None:
+    """Sums along rows between five delegates, whose plan is not found at once; two delegates, of which one reads the
+    encoder's words and the other the decoder's: four, which what steps need asks for, need more than the kernels.
+    """
+    program, kernels = (
+        etir.compile(exported(ENTRIES[name]), target="etir", delegates=delegates)
+        for delegates in (["native{cpus=x86-64-v4}"], [])
+    )
+    assert sum(isinstance(op, DelegateOp) for op in program.module.body.block.ops) > 1
+    assert planned(program) <= planned(kernels)
