@@ -47,9 +47,7 @@ MACHINES = {"aarch64": "aarch64", "rv64gcv": "riscv64", "riscv64": "riscv64"}
 """The preset that et-run is built with, by the processor."""
 
 
-MEMORY: dict[str, float] = {
-    "emformer_transcribe": 1.06,
-}
+MEMORY: dict[str, float] = {}
 """What programs take more than without the delegate, and how many times as much they may."""
 
 
