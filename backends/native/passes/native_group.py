@@ -11,6 +11,7 @@ After::
 
 A root pulls in the elementwise operators that follow it on tensors of its shape, as long as one tensor is left that
 others read: rule ``epilogue`` for products, ``map`` for elementwise operators. ``x * sigmoid(x)`` reads the root twice.
+An elementwise root also takes those beside it that only its followers read: both terms of ``x * cos + y * sin``.
 A product whose result is only viewed before an elementwise operator keeps its group; the view stands between two
 groups. A batch norm with constants is a product and a sum (:mod:`etir.backends.native.batch_norm`).
 """
@@ -63,10 +64,41 @@ def _members(kind: str, root: Operation) -> list[Operation]:
         following = next((op for op in _after(members[-1]) if op in users), None) if users else None
         if following is None or not _fits(following, root):
             break
-        members.append(following)
-        if users <= {following} and _is_closed(members):
+        beside = _beside(following, members) if kind == "map" else []
+        members += [*beside, following]
+        if users - {*beside} <= {following} and _is_closed(members):
             best = [*members]
     return best
+
+
+def _beside(op: Operation, members: list[Operation]) -> list[Operation]:
+    """Elementwise operators just before one that follows members, which alone reads what they make: the other factor of
+    ``x / 2 * (1 + tanh(...))``, or the other term of ``x * cos + y * sin``. What a product has made is its epilogue's,
+    and nothing is made later than what is no loop of this kind.
+    """
+    found = {op}
+    between: list[Operation] = []
+    previous = op.prev_op
+    while previous is not None and previous is not members[-1] and _kind(previous) in (None, "map"):
+        users = {use.operation for result in previous.results for use in result.uses}
+        if users and users <= found and _fits(previous, members[0]) and not any(map(_goes_on, previous.operands)):
+            found.add(previous)
+            between.insert(0, previous)
+        previous = previous.prev_op
+    return between if len(members) + len(between) < MOST_MEMBERS else []
+
+
+def _goes_on(value: SSAValue) -> bool:
+    """Whether a value is made by an operator without a group yet that can go on with what reads it, as products do."""
+    kind = kind_of(value.owner) if isinstance(value.owner, EdgeOp) else None
+    return kind != "map" and kind in WITH_EPILOGUE
+
+
+def _kind(op: Operation | Block) -> str | None:
+    """The kind of the group that an operator is the root of, and that a group has."""
+    if isinstance(op, GroupOp):
+        return op.kind.data
+    return kind_of(op) if isinstance(op, EdgeOp) else None
 
 
 def _after(op: Operation) -> Iterator[Operation]:

@@ -66,3 +66,56 @@ func.func private @normed(%x: tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf32> attrib
 // CHECK:         edge.aten.add.Tensor
 // CHECK:         edge.aten.relu.default
 // CHECK-NOT:   batch_norm
+
+// The other term of a sum is made in the same loop, unless a product can go on with it or somebody else reads it.
+func.func private @beside(%x: tensor<5x40xf32>, %y: tensor<5x40xf32>) -> tensor<5x40xf32> attributes {backend.delegate = "native"} {
+  %0 = edge.aten.exp.default(%x) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  %1 = edge.aten.tanh.default(%y) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  %2 = edge.aten.neg.default(%1) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  %3 = edge.aten.add.Tensor(%0, %2) : (tensor<5x40xf32>, tensor<5x40xf32>) -> tensor<5x40xf32>
+  func.return %3 : tensor<5x40xf32>
+}
+// CHECK-LABEL: func.func private @beside(
+// CHECK:         native.group "map"(%x, %y)
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      edge.aten.exp.default
+// CHECK-NEXT:      edge.aten.tanh.default
+// CHECK-NEXT:      edge.aten.neg.default
+// CHECK-NEXT:      edge.aten.add.Tensor
+// CHECK-NEXT:      native.yield
+
+func.func private @beside_product(%x: tensor<5x24xf32>, %y: tensor<5x40xf32>) -> tensor<5x40xf32> attributes {backend.delegate = "native"} {
+  %w = et.get_weight @w : tensor<40x24xf32>
+  %b = et.get_weight @b : tensor<40xf32>
+  %0 = edge.aten.exp.default(%y) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  %1 = edge.aten.linear.default(%x, %w, %b) : (tensor<5x24xf32>, tensor<40x24xf32>, tensor<40xf32>) -> tensor<5x40xf32>
+  %2 = edge.aten.tanh.default(%1) : (tensor<5x40xf32>) -> tensor<5x40xf32>
+  %3 = edge.aten.add.Tensor(%0, %2) : (tensor<5x40xf32>, tensor<5x40xf32>) -> tensor<5x40xf32>
+  func.return %3 : tensor<5x40xf32>
+}
+// CHECK-LABEL: func.func private @beside_product(
+// CHECK:         native.group "product"
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      edge.aten.linear.default
+// CHECK-NEXT:      edge.aten.tanh.default
+// CHECK-NEXT:      native.yield
+// CHECK:         native.group "map"
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      edge.aten.exp.default
+// CHECK-NEXT:      edge.aten.add.Tensor
+
+func.func private @beside_twice(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {backend.delegate = "native"} {
+  %0 = edge.aten.exp.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = edge.aten.tanh.default(%y) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = edge.aten.add.Tensor(%0, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %1, %2 : tensor<4xf32>, tensor<4xf32>
+}
+// CHECK-LABEL: func.func private @beside_twice(
+// CHECK:         native.group "map"(%y)
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      edge.aten.tanh.default
+// CHECK-NEXT:      native.yield
+// CHECK:         native.group "map"
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      edge.aten.exp.default
+// CHECK-NEXT:      edge.aten.add.Tensor
