@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from etir.backends.native.sizes import at_least, is_known, most
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -58,10 +60,40 @@ def footprint(shape: Sequence[int], strides: Sequence[int], offset: int) -> Foot
 
 
 def is_injective(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two different indices never are one float, by the criterion that each dim steps over all inner ones."""
+    """Whether two different indices never are one float, by the criterion that each dim steps over all inner ones. Of
+    sizes that are known at run time only it has to be proven for all that there may be.
+    """
     span = 0
-    for s, n in sorted((abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1):
-        if s <= span:
+    dims = [(abs(s) if is_known((s,)) else s, n) for n, s in zip(shape, strides, strict=True) if n != 1]
+    for s, n in sorted(dims, key=lambda dim: (most(dim[0]), most(dim[1]))):
+        if is_known((n,)) and n < 1:
+            continue
+        if not at_least(s, span + 1):
             return False
         span += (n - 1) * s
     return True
+
+
+Part = tuple[Sequence[int], Sequence[int], int]
+"""The shape, the strides and the first float of a part of an array."""
+
+
+def follow_one_another(parts: Sequence[Part]) -> bool:
+    """Whether parts are what one dim of an array is cut into, in order, whatever its size is: no two have a float in
+    common.
+    """
+    (shape, strides, first), *others = parts
+    whole = [*shape]
+    for there, steps, offset in others:
+        if tuple(steps) != tuple(strides) or len(there) != len(whole):
+            return False
+        equal = [n == m for n, m in zip(whole, there, strict=True)]
+        cut = [
+            dim
+            for dim, stride in enumerate(strides)
+            if all(equal[:dim] + equal[dim + 1 :]) and offset - first == whole[dim] * stride
+        ]
+        if not cut:
+            return False
+        whole[cut[0]] += there[cut[0]]
+    return is_injective(whole, strides)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, cast
 from xdsl.ir import SSAValue
 
 from etir.backends.native.errors import E1167, E1168
-from etir.backends.native.footprint import footprint
+from etir.backends.native.footprint import follow_one_another, footprint
 from etir.backends.native.kernels import template_of
+from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BufferOp, TemplateOp, bytes_of, lie_alike, shape_of, strides_of
 from etir.backends.native.touched import Accesses, Base, Touched
 from etir.diagnostics import Diagnostic, SourceLocation
@@ -127,6 +128,8 @@ def _is_written_by_parts(
     """
     import numpy as np
 
+    if not is_known([base.floats for base in (under[0], over[0])]):
+        return _is_written_by_pieces(accesses, under, over, steps)
     distance = over[1] - under[1]
     if distance % 4 or not 0 <= steps[0] <= steps[1] < len(accesses.steps):
         return False
@@ -157,6 +160,37 @@ def _is_written_by_parts(
                 return False
         written |= now
     return True
+
+
+def _is_written_by_pieces(
+    accesses: Accesses, under: tuple[Base, int], over: tuple[Base, int], steps: tuple[int, int]
+) -> bool:
+    """The same of sizes that are known at run time only: from the first step that writes the second base on, each one
+    writes the next piece of it, where it alone reads the first base, float by float.
+    """
+    if not 0 <= steps[0] <= steps[1] < len(accesses.steps):
+        return False
+    pieces: list[SSAValue] = []
+    for op in accesses.steps[steps[0] : steps[1] + 1]:
+        reads = [value for value in dict.fromkeys(op.reads()) if accesses.touched[value].base is under[0]]
+        to = [value for value in op.writes() if accesses.touched[value].base is over[0]]
+        if any(accesses.touched[value].base is under[0] for value in op.writes()):
+            return False
+        if any(accesses.touched[value].base is over[0] for value in op.reads()) or len(to) > 1:
+            return False
+        if not to and (not reads or not pieces):
+            continue
+        if not to or [*op.makes()] != to:
+            return False
+        allowed = [*template_of(op).in_place(op)]
+        for value in reads:
+            is_there = under[1] + 4 * accesses.touched[value].offset == over[1] + 4 * accesses.touched[to[0]].offset
+            is_allowed = allowed.count(value) == [*op.operands].count(value)
+            if not is_there or not is_allowed or not lie_alike(value.type, to[0].type):
+                return False
+        pieces += to
+    parts = [(shape_of(value), strides_of(value.type), accesses.touched[value].offset) for value in pieces]
+    return bool(parts) and follow_one_another(parts)
 
 
 def _op(base: Base) -> BufferOp:

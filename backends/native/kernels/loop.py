@@ -22,7 +22,6 @@ from etir.backends.native.kernels.template import (
 )
 from etir.backends.native.loop import LoopOp, PartsOp
 from etir.backends.native.row_loop import RowsOp
-from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import TemplateOp, extent_of, lie_alike, shape_of, strides_of
 
 
@@ -72,7 +71,7 @@ class Loop(_Parts):
         *inputs, made = op.parts()
         dims = (*op.extents, *shape_of(made.argument))
         distances = (*made.steps, *strides_of(made.argument.type))
-        if len(op.outputs) != 1 or not is_known((*dims, *distances)) or not is_injective(dims, distances):
+        if len(op.outputs) != 1 or not is_injective(dims, distances):
             return ()
         inner = [*op.body.block.ops]
         first = min((n for n, one in enumerate(inner) if made.argument in one.operands), default=0)

@@ -40,7 +40,6 @@ from etir.backends.native.tile import (
     TemplateOp,
     YieldOp,
     bytes_of,
-    extent_of,
     shape_of,
 )
 from etir.backends.native.users import base_of, drop_unused, is_read_once, only_writer, place_of, writers_of
@@ -93,7 +92,7 @@ def _lie_as_result(block: Block, op: MapOp) -> None:
     attention that are multiplied on the way to rows of all heads. The map can then write over it, and it over queries.
     """
     to = place_of(op.out)
-    if to.offset != 0 or not is_known((*to.shape, *to.strides)) or math.prod(to.shape) != extent_of(to.base.type):
+    if to.offset != 0 or math.prod(to.shape) != math.prod(shape_of(to.base)):
         return
     for value in op.inputs:
         source, writer = place_of(value), only_writer(value)

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from etir.backends.native.asked import saves
-from etir.backends.native.footprint import footprint
+from etir.backends.native.footprint import follow_one_another, footprint
 from etir.backends.native.functions import PLACES, outputs_of, tile_functions
 from etir.backends.native.kernels import template_of
 from etir.backends.native.loop import LoopOp
@@ -227,7 +227,7 @@ def _are_apart(parts: Sequence[SSAValue]) -> bool:
 
     places = [place_of(value) for value in parts]
     if not all(is_known((*p.shape, *p.strides, p.offset)) for p in places):
-        return False
+        return follow_one_another([(p.shape, p.strides, p.offset) for p in places])
     marks = np.zeros(extent_of(places[0].base.type), np.bool_)
     for place in places:
         floats = footprint(place.shape, place.strides, place.offset).of(marks)
