@@ -48,7 +48,7 @@ def ungroup(func: FuncOp) -> None:
 
 
 def hoist_products(func: FuncOp) -> bool:
-    """Move products right behind what makes their operands, which need not wait then for what is added: groups have
+    """Move products right after what makes their operands, which need not wait then for what is added: groups have
     them where all that they add is there. Returns whether one was moved before something that its sum needs.
     """
     block = func.body.block

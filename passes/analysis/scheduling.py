@@ -102,7 +102,7 @@ class _Profile:
         """The place after one, and until another one, before which fewest bytes are live: the last of several."""
         change = [0] * (until - after + 1)
         for buffer, size in enumerate(self.sizes):
-            # Bytes are live before the places behind the first one, to the last one.
+            # Bytes are live before the places after the first one, to the last one.
             first, last = max(self.first[buffer], after), min(self.last[buffer], until)
             if first < last:
                 change[first - after] += size
