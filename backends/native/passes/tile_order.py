@@ -81,7 +81,7 @@ def _units(steps: Sequence[TemplateOp]) -> list[list[int]]:
     units: list[list[int]] = []
     before: tuple[type[TemplateOp], frozenset[SSAValue], frozenset[SSAValue]] | None = None
     for number, op in enumerate(steps):
-        read, written = (frozenset(map(base_of, values)) for values in (op.reads(), op.writes()))
+        read, written = (frozenset(map(base_of, values)) for values in (op.reads(), op.makes()))
         now = type(op), frozenset() if isinstance(op, MapOp) else read, written
         if now != before or len(written) != 1 or read & written:
             units.append([])

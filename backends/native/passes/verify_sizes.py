@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import DictionaryAttr, MemRefType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from etir.backends.native.errors import E1166
 from etir.backends.native.functions import outputs_of
@@ -77,9 +77,13 @@ def instances(func: FuncOp) -> Iterator[FuncOp]:
     ranges = ranges_of(n for value in memory_of(func) for row in numbers_of(value) for n in row)
     for values in _points(ranges):
         found = specialized(func, values)
+        inside: set[Operation] = set()  # of operations that are gone
         for op in [op for op in found.walk() if isinstance(op, TemplateOp)]:
             empty = isinstance(op, LoopOp) and 0 in op.extents
+            if op in inside:
+                continue
             if empty or any(0 in shape_of(value) for value in op.writes()):
+                inside |= {*op.walk()}
                 op.detach()
                 op.erase()
             else:

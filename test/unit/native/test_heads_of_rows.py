@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
 from torch import nn  # noqa: E402
 from torch.nn import functional as f  # noqa: E402
 
@@ -14,6 +17,7 @@ from etir.backends.native.loop import LoopOp  # noqa: E402
 from etir.backends.native.tile import BufferOp, MapOp, strides_of  # noqa: E402
 from etir.backends.native.users import base_of  # noqa: E402
 
+from etir_testing.models.zoo_entry import declare_torchvision  # noqa: E402
 from etir_testing.native.functions import functions_of  # noqa: E402
 from etir_testing.native.images import here  # noqa: E402
 
@@ -93,6 +97,49 @@ def test_sizes_that_change() -> None:
         found = [torch.as_tensor(method(*inputs)[0]).clone() for method in loaded]
         assert torch.equal(*found)
         assert (found[0] - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+
+
+def test_fewer_rows_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a small number of rows the loop over whole blocks, and what is in it, has nothing to do."""
+    monkeypatch.setattr(sys.modules[__name__], "WIDE", 256)
+    monkeypatch.setattr(sys.modules[__name__], "HEADS", 8)
+    module, rows = layer(), torch.export.Dim("rows", min=3, max=64)
+    exported = torch.export.export(module, given(1, 48), dynamic_shapes=({1: rows}, {2: rows, 3: rows}))
+    program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]}}}"])
+    assert not program.warnings
+    method = etir.runtime.load(program, native="trusted").forward
+    for count in (64, 3, 20):
+        inputs = given(1, count)
+        with torch.no_grad():
+            wanted = module(*inputs)
+        assert (torch.as_tensor(method(*inputs)[0]) - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+
+
+class Bert(nn.Module):
+    """Two layers of BERT as transformers has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        declare_torchvision()
+        import transformers
+
+        config = transformers.BertConfig(
+            vocab_size=200, hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=1024
+        )
+        self.core = transformers.BertModel(config, add_pooling_layer=False)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.core(input_ids=tokens, attention_mask=mask).last_hidden_state
+
+
+def test_a_mask_is_made_when_values_are_packed() -> None:
+    """The two loops move together: what only the first one needs may come after what both need."""
+    torch.manual_seed(6)
+    module, rows = Bert().eval(), torch.export.Dim("rows", min=3, max=128)
+    inputs = torch.randint(200, (1, 64)), torch.ones(1, 64, dtype=torch.int64)
+    exported = torch.export.export(module, inputs, dynamic_shapes=({1: rows}, {1: rows}))
+    program = etir.compile(exported, target="etir", delegates=["native"])
+    assert planned(program) <= planned(etir.compile(exported, target="etir"))
 
 
 @pytest.mark.parametrize("is_known", [True, False])
