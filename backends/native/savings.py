@@ -24,8 +24,8 @@ that do so together:
 * ``heads``: batches of matrices, as heads of several examples, are read where they lie, side by side in each row.
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
 * ``slots``: attention that is small as a whole has scores of few rows for one thread.
-* ``deep``: products of a depth of up to 1,024, and their taps, are not cut, so that the result may lie over what is
-  added to it.
+* ``deep``: products of a depth of up to 1,024, and their taps, are not cut, so that the result may lie over what its
+  body reads. Sums can begin with what is only added, whatever the depth (``kernels/sums.py``).
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
 * ``close``: rows of a multiple of 4 KiB lie side by side, although a cache has few places for those that do.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
