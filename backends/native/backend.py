@@ -258,7 +258,9 @@ class NativeBackend(Backend):
             dtypes = [np.bool_ if is_flags(given.type) else np.float32 for given in inputs]
             given = [array(a, dtype) for a, dtype in zip(arguments, dtypes, strict=False)]
             made = run_function(func, given, lambda name: floats(weight(name)))
-            return [evaluator.from_bytes(m.tobytes(), TensorType(f32, m.shape)) for m in made]
+            return [
+                evaluator.from_bytes(m.tobytes(), TensorType(i1 if m.dtype == bool else f32, m.shape)) for m in made
+            ]
 
         return run
 

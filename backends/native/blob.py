@@ -14,8 +14,8 @@ offset bytes what
 44     20    what it says of where arguments may be: the digest of compile specs (``memory_digest``), which no runtime
              reads; 0 without any
 64           rows of inputs and outputs: the rank and eight sizes, 36 bytes each; a size with bit 31 is the greatest one
-             of a dim that is known at run time only, which version 2 has; bit 30 of the first size of an input says
-             that it is of truth values, a byte each, and no floats, which version 5 has
+             of a dim that is known at run time only, which version 2 has; bit 30 of the first size says that it is of
+             truth values, a byte each, and no floats, which inputs have from version 5 on and outputs from version 6
              rows of weights: offset and bytes of the key, bytes of the data, 0
              rows of constants: offset and bytes of the name, number of the weight, panel, k, n, 1 for [n, k] (3 for
              filters [n, k, 3, 3] that are transformed for tiles of 2x2), rows and columns of the window (0: a matrix),
@@ -59,8 +59,10 @@ VERSION_SPREAD = 4
 """The version of blobs with weights whose channels go round groups, with a workspace and such dims or without."""
 VERSION_FLAGS = 5
 """The version of blobs that are given truth values, with all of this or without."""
+VERSION_MADE = 6
+"""The version of blobs that make truth values, with all of this or without."""
 IS_FLAGS = 1 << 30
-"""In the first size of an input: it has truth values, a byte each."""
+"""In the first size of a tensor: it has truth values, a byte each."""
 IS_BOUND = 1 << 31
 """In a size: the others are the greatest one of such a dim."""
 SPREAD = 4
@@ -201,6 +203,8 @@ def write_blob(blob: NativeBlob) -> bytes:
     version = VERSION_SPREAD if any(c.spread for c in blob.constants) else version
     if any(shape and shape[0] & IS_FLAGS for shape in blob.shapes):
         version = VERSION_FLAGS
+    if any(shape and shape[0] & IS_FLAGS for shape in blob.shapes[blob.inputs :]):
+        version = VERSION_MADE
     numbers = (version, blob.inputs, outputs, *counts, blob.arena_bytes, *fallback, blob.workspace, blob.memory)
     return _HEADER.pack(MAGIC, *numbers) + rows + tail
 
@@ -217,8 +221,8 @@ def _header(view: memoryview) -> tuple[Any, ...]:
         raise E1108.error(f"a blob of the delegate 'native' starts with {MAGIC!r} and has {_HEADER.size} bytes")
     _, *numbers = _HEADER.unpack_from(view)
     version = numbers[0]
-    if not VERSION <= version <= VERSION_FLAGS:
-        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_FLAGS}")
+    if not VERSION <= version <= VERSION_MADE:
+        raise E1103.error(f"the blob has version {version} of the delegate 'native', not {VERSION} to {VERSION_MADE}")
     return tuple(numbers)
 
 

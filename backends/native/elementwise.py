@@ -7,105 +7,16 @@ what ``epilogue`` and ``map`` take.
 from __future__ import annotations
 
 import math as m
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, TensorType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
 
-from etir.backends.native.tile import f32
+from etir.backends.native.body import Body, Expand, rounded
+from etir.backends.native.truth import TRUTH
 from etir.dialects.schema_op import SchemaOp
-
-Number = SSAValue | float
-
-
-def rounded(value: float) -> float:
-    """The float32 that a number is: an infinity where it is larger than all others, as in torch."""
-    try:
-        (found,) = struct.unpack("<f", struct.pack("<f", value))
-    except OverflowError:
-        return m.copysign(m.inf, value)
-    return found
-
-
-class Body:
-    """Builds operations at the end of a body; numbers are f32 values or Python floats."""
-
-    def __init__(self, block: Block, values: Mapping[SSAValue, SSAValue]):
-        self.block = block
-        self.values: dict[SSAValue, SSAValue] = dict(values)
-        self.lowered: Operation | None = None
-        """The operator that is built: what it becomes is where it is."""
-        self._constants: dict[str, SSAValue] = {}
-
-    def constant(self, value: float) -> SSAValue:
-        """A number, once."""
-        number = rounded(value)
-        key = number.hex()
-        if key not in self._constants:
-            self._constants[key] = self._add(arith.ConstantOp(FloatAttr(number, f32)))
-        return self._constants[key]
-
-    def of(self, value: Any) -> SSAValue:
-        """The number that stands for a tensor of the group, or for a literal."""
-        if isinstance(value, SSAValue):
-            return self.values.get(value, value)
-        return self.constant(float(value))
-
-    def _add(self, op: Operation) -> SSAValue:
-        if self.lowered is not None:
-            op.location = self.lowered.location
-        self.block.add_op(op)
-        return op.results[0]
-
-    def make(self, op: type[Operation], *operands: Number) -> SSAValue:
-        """The result of an operation."""
-        return self._add(op(*(self.of(v) for v in operands)))
-
-    def add(self, x: Number, y: Number) -> SSAValue:
-        """x + y"""
-        return self.make(arith.AddfOp, x, y)
-
-    def sub(self, x: Number, y: Number) -> SSAValue:
-        """x - y"""
-        return self.make(arith.SubfOp, x, y)
-
-    def mul(self, x: Number, y: Number) -> SSAValue:
-        """x * y"""
-        return self.make(arith.MulfOp, x, y)
-
-    def div(self, x: Number, y: Number) -> SSAValue:
-        """x / y"""
-        return self.make(arith.DivfOp, x, y)
-
-    def at_least(self, x: Number, bound: Number) -> SSAValue:
-        """The larger of two; NaN if one is."""
-        return self.make(arith.MaximumfOp, x, bound)
-
-    def at_most(self, x: Number, bound: Number) -> SSAValue:
-        """The smaller of two; NaN if one is."""
-        return self.make(arith.MinimumfOp, x, bound)
-
-    def clamp(self, x: Number, low: float | None, high: float | None) -> SSAValue:
-        """``x`` between two bounds, of which either may be missing."""
-        x = self.of(x)
-        if low is not None and low != -m.inf:
-            x = self.at_least(x, low)
-        return self.at_most(x, high) if high is not None and high != m.inf else x
-
-    def sigmoid(self, x: Number) -> SSAValue:
-        """1 / (1 + e^-x)"""
-        return self.div(1.0, self.add(self.make(math.ExpOp, self.make(arith.NegfOp, x)), 1.0))
-
-    def select(self, comparison: str, x: Number, y: Number, then: Number, otherwise: Number) -> SSAValue:
-        """``then`` where the comparison holds."""
-        holds = self._add(arith.CmpfOp(self.of(x), self.of(y), comparison))
-        return self._add(arith.SelectOp(holds, self.of(then), self.of(otherwise)))
-
-
-Expand = Callable[[Body, Any], SSAValue]
 
 
 def _scaled(b: Body, other: Any, alpha: float) -> SSAValue:
@@ -135,6 +46,41 @@ def _softplus(b: Body, op: Any) -> SSAValue:
     return b.select("ogt", scaled, float(op.arg("threshold")), x, found if beta == 1.0 else b.div(found, beta))
 
 
+def _softshrink(b: Body, op: Any) -> SSAValue:
+    """Towards 0 by ``lambd``; what is nearer to it is 0, and NaN is NaN."""
+    x, distance = b.of(op.arg("self")), float(op.arg("lambd"))
+    below = b.select("olt", x, -distance, b.add(x, distance), b.mul(x, 0.0))
+    return b.select("ogt", x, distance, b.sub(x, distance), below)
+
+
+def _sign(b: Body, x: SSAValue) -> SSAValue:
+    """1, 0 or -1; of NaN 0."""
+    return b.sub(b.truth("ogt", x, 0.0), b.truth("olt", x, 0.0))
+
+
+def _nan_to_num(b: Body, op: Any) -> SSAValue:
+    x = b.of(op.arg("self"))
+    number, largest, least = (op.arg(n) for n in ("nan", "posinf", "neginf"))
+    found = b.select("oeq", x, m.inf, _LARGEST if largest is None else largest, x)
+    found = b.select("oeq", x, -m.inf, -_LARGEST if least is None else least, found)
+    return b.select("une", x, x, 0.0 if number is None else number, found)
+
+
+def _logit(b: Body, op: Any) -> SSAValue:
+    """log(x / (1 - x)), of what is ``eps`` from 0 and 1 at least."""
+    x, distance = b.of(op.arg("self")), op.arg("eps")
+    if distance is not None:
+        low = rounded(float(distance))
+        x = b.select("olt", x, low, low, b.select("ogt", x, 1.0 - low, 1.0 - low, x))
+    return b.make(math.LogOp, b.div(x, b.sub(1.0, x)))
+
+
+def _bounds(b: Body, op: Any) -> SSAValue:
+    x, low, high = (op.arg(n) for n in ("self", "min", "max"))
+    x = b.of(x) if low is None else b.at_least(x, low)
+    return x if high is None else b.at_most(x, high)
+
+
 def _binary(combine: Callable[[Body, Any, Any], SSAValue]) -> Expand:
     return lambda b, op: combine(b, op.arg("self"), op.arg("other"))
 
@@ -154,6 +100,8 @@ def _power(count: int) -> Callable[[Body, SSAValue], SSAValue]:
 
     return build
 
+
+_LARGEST = float.fromhex("0x1.fffffep127")
 
 POWERS: dict[float, Callable[[Body, SSAValue], SSAValue]] = {
     1.0: lambda b, x: x,
@@ -191,6 +139,15 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.sqrt.default": _unary(lambda b, x: b.make(math.SqrtOp, x)),
     "aten.log.default": _unary(lambda b, x: b.make(math.LogOp, x)),
     "aten.log1p.default": _unary(lambda b, x: b.make(math.Log1pOp, x)),
+    "aten.log2.default": _unary(lambda b, x: b.mul(b.make(math.LogOp, x), 1 / m.log(2))),
+    "aten.log10.default": _unary(lambda b, x: b.mul(b.make(math.LogOp, x), 1 / m.log(10))),
+    "aten.logit.default": _logit,
+    "aten.floor.default": _unary(lambda b, x: b.make(math.FloorOp, x)),
+    "aten.ceil.default": _unary(lambda b, x: b.make(math.CeilOp, x)),
+    "aten.trunc.default": _unary(lambda b, x: b.make(math.TruncOp, x)),
+    "aten.round.default": _unary(lambda b, x: b.make(math.RoundEvenOp, x)),
+    "aten.sign.default": _unary(_sign),
+    "aten.nan_to_num.default": _nan_to_num,
     "aten.pow.Tensor_Scalar": lambda b, op: POWERS[float(op.arg("exponent"))](b, b.of(op.arg("self"))),
     "aten.tanh_backward.default": lambda b, op: b.mul(
         op.arg("grad_output"), b.sub(1.0, b.mul(op.arg("output"), op.arg("output")))
@@ -203,14 +160,23 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.elu.default": _elu,
     "aten.softplus.default": _softplus,
     "aten.hardtanh.default": lambda b, op: b.clamp(op.arg("self"), op.arg("min_val"), op.arg("max_val")),
+    "aten.clamp.Tensor": _bounds,
+    "aten.hardshrink.default": lambda b, op: b.select(
+        "ole", b.make(math.AbsFOp, op.arg("self")), float(op.arg("lambd")), 0.0, op.arg("self")
+    ),
+    "aten.softshrink.default": _softshrink,
+    "aten.threshold.default": lambda b, op: b.select(
+        "ole", op.arg("self"), float(op.arg("threshold")), float(op.arg("value")), op.arg("self")
+    ),
     "aten.clamp.default": lambda b, op: b.clamp(op.arg("self"), op.arg("min"), op.arg("max")),
     "aten.hardsigmoid.default": _unary(lambda b, x: b.div(b.clamp(b.add(x, 3.0), 0.0, 6.0), 6.0)),
     "aten.hardswish.default": _unary(lambda b, x: b.div(b.mul(x, b.clamp(b.add(x, 3.0), 0.0, 6.0)), 6.0)),
-    "aten.where.self": lambda b, op: b.select("une", op.arg("condition"), 0.0, op.arg("self"), op.arg("other")),
-    "aten.masked_fill.Scalar": lambda b, op: b.select("une", op.arg("mask"), 0.0, op.arg("value"), op.arg("self")),
+    "aten.where.self": lambda b, op: b.choose(op.arg("condition"), op.arg("self"), op.arg("other")),
+    "aten.masked_fill.Scalar": lambda b, op: b.choose(op.arg("mask"), op.arg("value"), op.arg("self")),
     "aten.leaky_relu.default": lambda b, op: b.select(
         "ogt", op.arg("self"), 0.0, op.arg("self"), b.mul(op.arg("self"), op.arg("negative_slope"))
     ),
+    **TRUTH,
 }
 """Operator, without its level, to what builds its element."""
 

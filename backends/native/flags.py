@@ -1,7 +1,7 @@
-"""``tile.flags``: truth values as floats.
+"""``tile.flags``: truth values as floats, and floats as truth values.
 
-A condition is the only tensor of a function that is not float32: an input of a byte for each element, 0 or 1. What
-reads it is given floats, 0.0 and 1.0, so that no other template knows of bytes::
+Truth values are the only tensors of a function that are not float32: inputs and outputs of a byte for each element, 0
+or 1. Inside they are floats, 0.0 and 1.0, so that no other template knows of bytes::
 
     tile.flags %allowed, %f : memref<31x31xi1>, memref<31x31xf32>
     tile.map %masked(%f, %scores, %least) ... {
@@ -13,6 +13,7 @@ reads it is given floats, 0.0 and 1.0, so that no other template knows of bytes:
     }
 
 The floats are made right before what reads them, again for each reader: between two of them a byte waits, not a float.
+Truth values that a function returns are floats until the end of it, where bytes are made of them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def flags(shape: Sequence[int]) -> MemRefType[Attribute]:
 
 @irdl_op_definition
 class FlagsOp(TemplateOp):
-    """``out`` is 1 where ``given`` is true, and 0 elsewhere; both are dense."""
+    """``out`` is 1 where ``given`` is true, or no 0, and 0 elsewhere; both are dense, and one of them is bytes."""
 
     name = "tile.flags"
     given = operand_def(MemRefType)
@@ -55,8 +56,8 @@ class FlagsOp(TemplateOp):
         return [self.out]
 
     def verify_(self) -> None:
-        if not is_flags(self.given.type) or is_flags(self.out.type):
-            raise VerifyException("flags are read, and floats written")
+        if is_flags(self.given.type) == is_flags(self.out.type):
+            raise VerifyException("flags become floats, or floats flags")
         shape = shape_of(self.given)
         if shape_of(self.out) != shape:
             raise VerifyException("there is a float for each flag")

@@ -36,7 +36,8 @@ def run_function(
     for arg, x in zip(args, inputs, strict=False):
         memory[arg] = (np.ascontiguousarray(x, np.bool_ if is_flags(arg.type) else precision).reshape(-1), 0)
     for arg in args[len(inputs) :]:
-        memory[arg] = (np.full(extent_of(arg.type), np.nan, precision), 0)
+        empty = np.zeros(extent_of(arg.type), np.bool_) if is_flags(arg.type) else None
+        memory[arg] = (np.full(extent_of(arg.type), np.nan, precision) if empty is None else empty, 0)
     for op in func.body.block.ops:
         if isinstance(op, WeightOp):
             memory[op.result] = (packed(op, weight(op.symbol.data), precision), 0)

@@ -11,7 +11,7 @@ import math
 
 from xdsl.dialects.builtin import TensorType, i1
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
@@ -69,6 +69,7 @@ def _whole(value: SSAValue, shares: Shares | None) -> SSAValue:
 
 
 def bytes_of_tensor(value: SSAValue) -> int:
-    """The bytes of a tensor of floats or truth values."""
+    """The bytes of a tensor: truth values that a function is given have one each, and are floats inside."""
     assert isinstance(value.type, TensorType)
-    return (1 if value.type.element_type == i1 else 4) * most(math.prod(dims(value)))
+    is_flags = value.type.element_type == i1 and isinstance(value.owner, Block)
+    return (1 if is_flags else 4) * most(math.prod(dims(value)))

@@ -39,6 +39,10 @@ _IN_FLOAT: dict[type[Operation], Callable[..., Any]] = {
     arith.MaximumfOp: np.maximum,
     arith.MinimumfOp: np.minimum,
     math.AbsFOp: np.abs,
+    math.FloorOp: np.floor,
+    math.CeilOp: np.ceil,
+    math.TruncOp: np.trunc,
+    math.RoundEvenOp: np.rint,
     arith.SelectOp: np.where,
 }
 _COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import DenseArrayBase, MemRefType, i64
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from etir.backends.native.elementwise import Body
+from etir.backends.native.body import Body
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import at_least, is_known
 from etir.backends.native.tile import BufferOp, MapOp, WeightOp, YieldOp, body_of, memref, row_major, shape_of

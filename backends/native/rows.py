@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
-from etir.backends.api.conditions import contiguous, dtypes, is_constant
+from etir.backends.api.conditions import contiguous, dtype_name, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
 from etir.backends.native.elementwise import ELEMENTWISE, POWERS
 from etir.backends.native.gather import LONGEST
 from etir.backends.native.runs import run_of
+from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
 from etir.backends.native.windows import as_pair, can_be_cut, counts_inside, has_small_groups, window_of
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.dialects.schema_op import SchemaOp
+
+Type = TensorType[Attribute]
 
 PRODUCTS = (
     "aten.linear.default",
@@ -32,7 +35,19 @@ PRODUCTS = (
 SAFE_SOFTMAX = "aten._safe_softmax.default"
 """A softmax whose rows of minus infinities are zeros."""
 
-CURVES = ("aten.hardsigmoid.default", "aten.hardswish.default", "aten.silu.default", "aten.softplus.default")
+CURVES = (
+    "aten.hardsigmoid.default",
+    "aten.hardswish.default",
+    "aten.silu.default",
+    "aten.softplus.default",
+    "aten.hardshrink.default",
+    "aten.softshrink.default",
+    "aten.threshold.default",
+    "aten.logit.default",
+    "aten.nan_to_num.default",
+    "aten.log2.default",
+    "aten.log10.default",
+)
 """Functions of one number that are several operators for other delegates."""
 
 MASKS = ("aten.where.self", "aten.masked_fill.Scalar")
@@ -333,24 +348,38 @@ FLOATS: tuple[Condition, ...] = (
 )
 
 
+def _flags_problem(value: SSAValue) -> str | None:
+    """What speaks against truth values that an operator reads: constants are floats of the file for code."""
+    shape = cast(Type, value.type).get_shape()
+    if not shape:
+        return "a truth value that is a number"
+    if not is_constant(value):
+        return None
+    count = math.prod(shape)
+    if count % 4:
+        return "constant truth values that fill no words"  # as all of a blob's weights have to
+    return f"more than {MOST_FLAGS:,} constant truth values" if count > MOST_FLAGS else None
+
+
 def _choices(flags: str, *numbers: str) -> tuple[Condition, ...]:
-    """Conditions of a choice between numbers by the truth values ``flags``: an input of code, or a constant, which is
-    floats for it.
-    """
+    """Conditions of a choice between numbers by the truth values ``flags``."""
+    given = lambda match: _flags_problem(cast(SSAValue, match.arg(flags)))  # noqa: E731
+    fitting = Condition("truth values that are no constant, or few", given)
+    return dtypes("float32", of=numbers), dtypes("bool", of=(flags,)), fitting
+
+
+def _of(results: Sequence[str], *operands: str) -> Condition:
+    """Elementwise operators on tensors of some dtypes."""
 
     def failure(match: Match) -> str | None:
-        given = match.type(flags)
-        if given is None or len(given.get_shape()) == 0:
-            return "a truth value that is a number"
-        if not is_constant(match.arg(flags)):
-            return None
-        count = math.prod(given.get_shape())
-        if count % 4:
-            return "constant truth values that fill no words"  # as all of a blob's weights have to
-        return f"more than {MOST_FLAGS:,} constant truth values" if count > MOST_FLAGS else None
+        for values, allowed in ((match.op.operands, operands), (match.op.results, results)):
+            for value in values:
+                if isinstance(value.type, TensorType) and (name := dtype_name(value.type)) not in allowed:
+                    return f"dtype {name}, takes {' or '.join(allowed)}"
+        flags = [v for v in (*match.op.operands, *match.op.results) if dtype_name(v.type) == "bool"]
+        return next((reason for v in flags if (reason := _flags_problem(v)) is not None), None)
 
-    fitting = Condition("truth values that are computed at run time, or are few", failure)
-    return dtypes("float32", of=numbers), dtypes("bool", of=(flags,)), fitting
+    return Condition(f"dtype {' or '.join(operands)} to {' or '.join(results)}", failure)
 
 
 CLAIMED: list[Row] = []
@@ -365,7 +394,8 @@ def claim(*given: Row) -> None:
 def claimed() -> Sequence[Row]:
     """Every row."""
     powers = ["aten.pow.Tensor_Scalar"]
-    plain = [name for name in ELEMENTWISE if name not in (*powers, *MASKS)]
+    plain = [name for name in ELEMENTWISE if name not in (*powers, *MASKS, *TRUTH)]
+    tests = [name for name in TRUTH if name not in (*CONNECTIVES, CAST)]
     return [
         *rows(["aten.linear.default"], *COMMON, _matrix),
         *rows(["aten.mm.default", "aten.bmm.default"], *COMMON),
@@ -376,7 +406,10 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.amax.default", "aten.amin.default"], *COMMON),
         *rows(["aten.linalg_vector_norm.default"], *COMMON, _float_result, _euclidean),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
-        *rows(plain, *COMMON, elementwise_fits()),
+        *rows(plain, *SHAPES, _of(("float32",), "float32", "bool"), elementwise_fits()),
+        *rows(tests, *SHAPES, _of(("bool",), "float32", "bool"), elementwise_fits()),
+        *rows(CONNECTIVES, *SHAPES, _of(("bool",), "bool"), elementwise_fits()),
+        *rows([CAST], *SHAPES, _of(("float32", "bool"), "float32", "bool"), elementwise_fits()),
         *rows(powers, *COMMON, elementwise_fits(), _power),
         *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
         *rows(["aten.masked_fill.Scalar"], *SHAPES, *_choices("mask", "self"), elementwise_fits()),

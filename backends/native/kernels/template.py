@@ -163,7 +163,8 @@ _BINARY = {
 _UNARY = {
     arith.NegfOp: "(-{})", math.ExpOp: "vexp({})", math.TanhOp: "vtanh({})", math.ErfOp: "verf({})",
     math.ExpM1Op: "vexpm1({})", math.LogOp: "vlog({})", math.Log1pOp: "vlog1p({})", math.SqrtOp: "vsqrt({})",
-    math.AbsFOp: "vabs({})", math.SinOp: "vsin({})", math.CosOp: "vcos({})",
+    math.AbsFOp: "vabs({})", math.SinOp: "vsin({})", math.CosOp: "vcos({})", math.FloorOp: "vfloor({})",
+    math.CeilOp: "vceil({})", math.TruncOp: "vtrunc({})", math.RoundEvenOp: "vround({})",
 }  # fmt: skip
 _COMPARISONS = {"oeq": "veq", "one": "vapart", "olt": "vlt", "ole": "vle", "ogt": "vgt", "oge": "vge", "une": "vne"}
 HEAVY = (

@@ -305,6 +305,24 @@ ETIR_INLINE vf vsqrt(vf x) {
 #endif
 }
 
+// Whole numbers: the nearest (of two the even one), the next below, the next above, and the next towards 0. Adding 2^23
+// rounds a smaller number that is not below 0; larger ones are whole. Zeros keep their sign.
+ETIR_INLINE vf vwhole(vf x, vf whole) { return vselect(vlt(vabs(x), vset(8388608.0f)), vsign_of(whole, x), x); }
+ETIR_INLINE vf vnearest(vf x) { return vsign_of((vabs(x) + 8388608.0f) - 8388608.0f, x); }
+ETIR_INLINE vf vround(vf x) { return vwhole(x, vnearest(x)); }
+ETIR_INLINE vf vfloor(vf x) {
+  const vf nearest = vnearest(x);
+  return vwhole(x, nearest - vselect(vgt(nearest, x), vset(1.0f), vset(0.0f)));
+}
+ETIR_INLINE vf vceil(vf x) {
+  const vf nearest = vnearest(x);
+  return vwhole(x, nearest + vselect(vlt(nearest, x), vset(1.0f), vset(0.0f)));
+}
+ETIR_INLINE vf vtrunc(vf x) {
+  const vf nearest = vabs(vnearest(x));
+  return vwhole(x, nearest - vselect(vgt(nearest, vabs(x)), vset(1.0f), vset(0.0f)));
+}
+
 #if ETIR_VW == 1
 ETIR_INLINE float vsum(vf x) { return x; }
 ETIR_INLINE float vlargest(vf x) { return x; }

@@ -17,10 +17,11 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
+from etir.backends.native.body import Body
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import SIZE, dims
-from etir.backends.native.elementwise import ELEMENTWISE, Body
+from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.flags import FlagsOp, flags
 from etir.backends.native.functions import CUT, LATE, OUTPUTS, ROOM, SAVES, least_bytes
 from etir.backends.native.kernels.brgemm import panel_of
@@ -61,6 +62,11 @@ def type_of(value: SSAValue) -> MemRefType[Attribute]:
     return flags(shape(value)) if element == i1 else memref(shape(value))
 
 
+def is_given_flags(value: SSAValue) -> bool:
+    """Whether a tensor is truth values that a function is given: those that it computes are floats."""
+    return isinstance(value.owner, Block) and is_flags(type_of(value))
+
+
 def members(group: GroupOp) -> list[SchemaOp]:
     """The edge operators of a group, in order."""
     return [op for op in group.body.block.ops if isinstance(op, SchemaOp)]
@@ -98,7 +104,8 @@ class Lowering(Memory):
         for arg, given in zip(source.args, self.block.args, strict=False):
             self.places[arg] = Place(given, shape(arg), row_major(shape(arg)))
         for value, given in zip(self.returned.arguments, self.block.args[count:], strict=True):
-            self.outputs.setdefault(value, given)
+            if not is_flags(given.type):
+                self.outputs.setdefault(value, given)
             given.name_hint = value.name_hint
         for arg, given in zip(source.args, self.block.args, strict=False):
             given.name_hint = arg.name_hint
@@ -144,7 +151,7 @@ class Lowering(Memory):
             return operator_of(op) in VIEWS and op.operands[0] in self._later
         if op.kind.data != "map" or not all(isinstance(v.type, TensorType) for v in op.inputs):
             return False
-        known = [v in self.weights or v in self._later or is_flags(type_of(v)) for v in op.inputs]
+        known = [v in self.weights or v in self._later or is_given_flags(v) for v in op.inputs]
         return all(known) and not all(v in self.weights for v in op.inputs)
 
     def has_room(self) -> bool:
@@ -315,7 +322,10 @@ class Lowering(Memory):
         for value, target in zip(self.returned.arguments, self.block.args[count:], strict=True):
             place = self.place(value)
             to = Place(target, shape(value), row_major(shape(value)))
-            if not place.is_same(to):
+            if is_flags(target.type):
+                found = place if place.is_dense else self.dense(place)
+                self.add(FlagsOp(self.memref(found), target))
+            elif not place.is_same(to):
                 self.copy(place, to)
 
     # --- bodies -----------------------------------------------------------------------------------------------------

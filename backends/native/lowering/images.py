@@ -20,8 +20,8 @@ from xdsl.ir import Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
+from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.elementwise import Body
 from etir.backends.native.inside import DepthwiseInsideOp, Steps
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.lowering.shuffle import pieces, shuffle_after

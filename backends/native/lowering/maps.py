@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.elementwise import Body
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.lowering.orders import result_in_order, turned
 from etir.backends.native.memory import is_image

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.body import Body, rounded
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.elementwise import Body, rounded
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
 from etir.backends.native.lowering.reductions import reduce_to
 from etir.backends.native.memory import is_image

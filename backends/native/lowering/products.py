@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.elementwise import Body
 from etir.backends.native.kernels.brgemm import panel_for
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
 from etir.backends.native.places import Place

@@ -15,8 +15,8 @@ from xdsl.dialects import math as functions
 from xdsl.ir import Operation, Region, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.elementwise import Body
 from etir.backends.native.kernels.loops import collapsed
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members
 from etir.backends.native.lowering.images import identity

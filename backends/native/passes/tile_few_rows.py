@@ -26,7 +26,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from etir.backends.native.asked import saves
-from etir.backends.native.elementwise import Body
+from etir.backends.native.body import Body
 from etir.backends.native.functions import tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place

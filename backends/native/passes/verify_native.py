@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from etir.backends.api.patterns import Table, operator_of
@@ -27,6 +28,7 @@ from etir.backends.native.rows import BETWEEN, claimed
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.sym.ops import ArithmeticOp
 from etir.dialects.sym.ops import ConstantOp as SymConstantOp
@@ -106,12 +108,16 @@ def _of_template(group: GroupOp, kind: str, members: list[Operation]) -> Iterato
         yield f"the group '{kind}' has operators after '{name}'"
     result = root.results[0]
     for op in members[1:]:
-        if operator_of(op) not in ELEMENTWISE or op.results[0].type != result.type:
+        if operator_of(op) not in ELEMENTWISE or _shape(op.results[0]) != _shape(result):
             yield f"'{operator_of(op)}' after '{name}' is not elementwise on tensors of its shape"
     last = group.body.block.last_op
     assert isinstance(last, YieldOp)
     if [*last.values] != [members[-1].results[0]]:
         yield f"the group '{kind}' yields what its last operator computes, and nothing else"
+
+
+def _shape(value: SSAValue) -> tuple[Dim, ...]:
+    return dims_of(cast("TensorType[Attribute]", value.type))
 
 
 @register_pass

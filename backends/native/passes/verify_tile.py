@@ -173,7 +173,7 @@ class _Walk:
 
     def base(self, value: SSAValue, base: Base, op: Operation) -> None:
         """Memory begins: types of bases have floats, all of them in it, and no floats before the first one."""
-        problem = _type_problem(value.type, may_be_flags=base.kind == "input")
+        problem = _type_problem(value.type, may_be_flags=base.kind in ("input", "output"))
         if problem is None and not all(at_least(s, 0) for s in strides_of(value.type)):
             problem = "has negative strides"
         if problem is None and base.kind != "buffer" and strides_of(value.type) != row_major(_shape(value)):

@@ -17,10 +17,10 @@ constexpr uint32_t kVersion = 1;
 constexpr uint32_t kVersionSizes = 2;       ///< of blobs that have dims which are known at run time only
 constexpr uint32_t kVersionWorkspace = 3;   ///< of blobs that work in an argument, with such dims or without
 constexpr uint32_t kIsBound = 0x80000000u;  ///< in a size: it is the greatest one of such a dim
-constexpr uint32_t kIsFlags = 0x40000000u;  ///< in the first size of an input: it has truth values, a byte each
+constexpr uint32_t kIsFlags = 0x40000000u;  ///< in the first size of a tensor: it has truth values, a byte each
 constexpr uint32_t kHeaderSize = 64, kTensorSize = 36, kWeightSize = 16, kConstantSize = 40, kVariantSize = 56;
 constexpr uint32_t kVersionSpread = 4;  ///< of blobs whose weights may have channels that go round groups
-constexpr uint32_t kVersionFlags = 5;   ///< of blobs that are given truth values, with all of this or without
+constexpr uint32_t kVersionMade = 6;    ///< of blobs that make truth values; version 5 is given some
 constexpr uint32_t kWinograd = 2;       ///< in a constant's row: transformed filters of 3x3
 constexpr uint32_t kSpread = 4;         ///< in a constant's row: channel n of group g is number n groups + g
 constexpr uint32_t kMaxTensorRank = 8;
@@ -51,9 +51,7 @@ struct Blob {
   uint32_t variant_row(uint32_t i) const { return constant_row(constants) + kVariantSize * i; }
   uint32_t tensor_rank(uint32_t i) const { return at(tensor_row(i)); }
   /// Whatever the version says, which no contract has: code takes no tensor of as many floats as the bit would be.
-  bool has_flags(uint32_t i) const {
-    return i < inputs && tensor_rank(i) > 0 && (at(tensor_row(i) + 4) & kIsFlags) != 0;
-  }
+  bool has_flags(uint32_t i) const { return tensor_rank(i) > 0 && (at(tensor_row(i) + 4) & kIsFlags) != 0; }
   uint32_t tensor_size(uint32_t i, uint32_t d) const {
     const uint32_t size = at(tensor_row(i) + 4 + 4 * d);
     return d == 0 && has_flags(i) ? size & ~kIsFlags : size;
@@ -364,7 +362,7 @@ Error init_with(const Backend* kernels, LoadFallback fallback, BackendInit& init
     return init.fail(Check::BackendData, init.index, 0);
   }
   const uint32_t version = read_u32(blob.data + 4);
-  if (version < kVersion || version > kVersionFlags) return init.fail(Check::BackendVersion, version, kVersion);
+  if (version < kVersion || version > kVersionMade) return init.fail(Check::BackendVersion, version, kVersion);
   void* memory = init.allocate(kObjectBytes, alignof(Native));
   if (memory == nullptr) return init.fail(Check::BackendMemory, init.index, kObjectBytes);
   Native* self = new (memory) Native;

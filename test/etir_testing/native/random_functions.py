@@ -18,8 +18,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.dialects.memref import ReinterpretCastOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from etir.backends.native.body import Body
 from etir.backends.native.cpu import cpu
-from etir.backends.native.elementwise import Body
 from etir.backends.native.flags import flags
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.lowering.images import identity
