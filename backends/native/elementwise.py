@@ -115,6 +115,11 @@ POWERS: dict[float, Callable[[Body, SSAValue], SSAValue]] = {
 }
 """Exponents that are a few operations, to what they are."""
 
+
+def _power_of(b: Body, x: SSAValue, exponent: float) -> SSAValue:
+    return POWERS[exponent](b, x) if exponent in POWERS else b.make(math.PowFOp, x, exponent)
+
+
 ELEMENTWISE: dict[str, Expand] = {
     "aten.add.Tensor": lambda b, op: b.add(op.arg("self"), _scaled(b, op.arg("other"), op.arg("alpha"))),
     "aten.add.Scalar": lambda b, op: b.add(op.arg("self"), op.arg("other") * op.arg("alpha")),
@@ -148,7 +153,10 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.round.default": _unary(lambda b, x: b.make(math.RoundEvenOp, x)),
     "aten.sign.default": _unary(_sign),
     "aten.nan_to_num.default": _nan_to_num,
-    "aten.pow.Tensor_Scalar": lambda b, op: POWERS[float(op.arg("exponent"))](b, b.of(op.arg("self"))),
+    "aten.pow.Tensor_Scalar": lambda b, op: _power_of(b, b.of(op.arg("self")), float(op.arg("exponent"))),
+    "aten.pow.Tensor_Tensor": lambda b, op: b.make(math.PowFOp, op.arg("self"), op.arg("exponent")),
+    "aten.pow.Scalar": lambda b, op: b.make(math.PowFOp, float(op.arg("self")), op.arg("exponent")),
+    "aten.exp2.default": _unary(lambda b, x: b.make(math.PowFOp, 2.0, x)),
     "aten.tanh_backward.default": lambda b, op: b.mul(
         op.arg("grad_output"), b.sub(1.0, b.mul(op.arg("output"), op.arg("output")))
     ),

@@ -29,6 +29,7 @@ _IN_DOUBLE: dict[type[Operation], Callable[..., Any]] = {
     math.Log1pOp: np.log1p,
     math.SinOp: np.sin,
     math.CosOp: np.cos,
+    math.PowFOp: np.power,
 }
 _IN_FLOAT: dict[type[Operation], Callable[..., Any]] = {
     arith.AddfOp: np.add,
@@ -65,6 +66,6 @@ def evaluate(op: Operation, operands: Sequence[Any]) -> Any:
         if isinstance(op, arith.CmpfOp):
             return _COMPARISONS[arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]](*operands)
         if type(op) in _IN_DOUBLE:
-            x = np.asarray(operands[0])
-            return _IN_DOUBLE[type(op)](x.astype(np.float64)).astype(x.dtype)
+            given = [np.asarray(x) for x in operands]
+            return _IN_DOUBLE[type(op)](*(x.astype(np.float64) for x in given)).astype(given[0].dtype)
         return _IN_FLOAT[type(op)](*operands)

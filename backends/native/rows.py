@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from etir.backends.api.conditions import contiguous, dtype_name, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
-from etir.backends.native.elementwise import ELEMENTWISE, POWERS
+from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.gather import LONGEST
 from etir.backends.native.runs import run_of
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
@@ -47,6 +47,7 @@ CURVES = (
     "aten.nan_to_num.default",
     "aten.log2.default",
     "aten.log10.default",
+    "aten.exp2.default",
 )
 """Functions of one number that are several operators for other delegates."""
 
@@ -185,13 +186,6 @@ def _constant_batch_norm(match: Match) -> str | None:
     if len(dims) < 2:
         return "an image without channels"
     return "a tensor without elements" if 0 in dims else _unread_statistics(match)
-
-
-@condition("an exponent that is a few products")
-def _power(match: Match) -> str | None:
-    exponent = match.arg("exponent")
-    known = isinstance(exponent, (int, float)) and float(exponent) in POWERS
-    return None if known else f"the exponent is none of {', '.join(map(str, POWERS))}"
 
 
 @condition("the root of a sum of squares")
@@ -393,8 +387,7 @@ def claim(*given: Row) -> None:
 
 def claimed() -> Sequence[Row]:
     """Every row."""
-    powers = ["aten.pow.Tensor_Scalar"]
-    plain = [name for name in ELEMENTWISE if name not in (*powers, *MASKS, *TRUTH)]
+    plain = [name for name in ELEMENTWISE if name not in (*MASKS, *TRUTH)]
     tests = [name for name in TRUTH if name not in (*CONNECTIVES, CAST)]
     return [
         *rows(["aten.linear.default"], *COMMON, _matrix),
@@ -410,7 +403,6 @@ def claimed() -> Sequence[Row]:
         *rows(tests, *SHAPES, _of(("bool",), "float32", "bool"), elementwise_fits()),
         *rows(CONNECTIVES, *SHAPES, _of(("bool",), "bool"), elementwise_fits()),
         *rows([CAST], *SHAPES, _of(("float32", "bool"), "float32", "bool"), elementwise_fits()),
-        *rows(powers, *COMMON, elementwise_fits(), _power),
         *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
         *rows(["aten.masked_fill.Scalar"], *SHAPES, *_choices("mask", "self"), elementwise_fits()),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),

@@ -159,6 +159,7 @@ def part_text(name: str, function: CFunction, count: int) -> str:
 
 _BINARY = {
     arith.AddfOp: "({} + {})", arith.SubfOp: "({} - {})", arith.MulfOp: "({} * {})", arith.DivfOp: "({} / {})",
+    math.PowFOp: "vpow({}, {})",
 }  # fmt: skip
 _UNARY = {
     arith.NegfOp: "(-{})", math.ExpOp: "vexp({})", math.TanhOp: "vtanh({})", math.ErfOp: "verf({})",
@@ -169,7 +170,7 @@ _UNARY = {
 _COMPARISONS = {"oeq": "veq", "one": "vapart", "olt": "vlt", "ole": "vle", "ogt": "vgt", "oge": "vge", "une": "vne"}
 HEAVY = (
     math.LogOp, math.Log1pOp, math.ExpOp, math.ExpM1Op, math.TanhOp, math.ErfOp, math.SinOp, math.CosOp, math.SqrtOp,
-    arith.DivfOp,
+    math.PowFOp, arith.DivfOp,
 )  # fmt: skip
 """Operations of which a body has so many instructions that it stands in a loop rather than in every register tile."""
 

@@ -475,6 +475,35 @@ ETIR_INLINE vf vtanh(vf x) {
   return vselect(vlt(size, vset(0.65f)), near, vselect(vne(x, x), x, vsign_of(far, x)));
 }
 
+// x^y for x >= 0: y (n + log2(1 + f)) in a whole number and a rest, which no rounding of y n is in: y is two parts, of
+// which the first one times a whole number is exact. The rest is y log2(1 + f) to 2^-24 of itself.
+ETIR_INLINE vf vpow_of(vf x, vf exponent) {
+  const vf y = vmin_bound(vset(4e9f), vmax_bound(vset(-4e9f), exponent));  // these give 0, 1 and infinity alone
+  const vm is_small = vlt(x, vset(1.17549435e-38f));
+  const vi bits = vbits(vselect(is_small, x * 8388608.0f, x)) - vset_int(0x3f3504f3);
+  const vf whole = vconvert(bits >> 23) + vselect(is_small, vset(-23.0f), vset(0.0f));
+  const vf fraction = vlog(vfloat((bits & vset_int(0x007fffff)) + vset_int(0x3f3504f3))) * 1.44269504f;
+  const vf head = vfloat(vbits(y) & vset_int((int32_t)0xfffff000)), product = head * whole, first = vround(product);
+  const vf rest = (product - first) + (y - head) * whole + y * fraction, second = vround(rest);
+  const vf n = vmin_bound(vset(200.0f), vmax_bound(vset(-200.0f), first + second));
+  return vscale(vexp((rest - second) * 0.693147181f), n, vbits(n + 12582912.0f) - vset_int(0x4b400000));
+}
+
+// Exponents that are whole keep the sign of x, where they are odd; others have NaN below 0.
+ETIR_INLINE vf vpow(vf x, vf y) {
+  const vf zero = vset(0.0f), one = vset(1.0f), infinity = vset(__builtin_inff()), none = vset(__builtin_nanf(""));
+  const vf size = vabs(x), half = y * 0.5f;
+  const vm grows = vgt(y, zero), is_whole = veq(vfloor(y), y);
+  const vf above = vselect(grows, infinity, zero), below = vselect(grows, zero, infinity);
+  vf result = vpow_of(size, y);
+  result = vselect(veq(size, zero), below, vselect(veq(size, infinity), above, result));
+  result = vselect(veq(vabs(y), infinity), vselect(vgt(size, one), above, vselect(vlt(size, one), below, one)), result);
+  result = vselect(is_whole & vne(vfloor(half), half), vsign_of(result, x), result);
+  result = vselect(vlt(x, zero) & vne(size, infinity), vselect(is_whole, result, none), result);
+  result = vselect(vne(x, x), x, vselect(vne(y, y), y, result));
+  return vselect(veq(y, zero), one, vselect(veq(x, one), one, result));
+}
+
 // erf: below 1 x p(x^2) (error 4.0e-8), above 1 - 2^u(|x|), whose u is fitted to log2(erfc) on [1, 3.95] (error of erf
 // 1.6e-8, and 1.7e-8 of the power, which is a sixth of erf at most); beyond, erf is 1 in float.
 ETIR_INLINE vf verf(vf x) {

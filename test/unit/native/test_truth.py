@@ -27,7 +27,7 @@ SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 0.25, -0.25, 1
 class After(nn.Module):
     """A function of what a layer computes, and a layer after it."""
 
-    def __init__(self, function: Callable[..., Any], width: int = 13) -> None:
+    def __init__(self, function: Callable[..., Any], width: int = 16) -> None:
         super().__init__()
         self.function = function
         self.first, self.last = nn.Linear(9, width), nn.Linear(width, 5)
@@ -113,7 +113,7 @@ def test_numbers_by_truth_values(processor: str) -> None:
 
 
 FUNCTIONS = {
-    "prelu": nn.PReLU(13),
+    "prelu": nn.PReLU(16),
     "threshold": nn.Threshold(0.1, 0.3),
     "hardshrink": nn.Hardshrink(0.2),
     "softshrink": nn.Softshrink(0.2),
@@ -129,6 +129,8 @@ FUNCTIONS = {
     "nan_to_num": lambda x: torch.nan_to_num(x / (x > 0), 0.5, 3.0, -3.0),
     "leaky": lambda x: torch.where(x > 0, x, 0.1 * x),
     "gate": lambda x: x * (x > 0.1),
+    "power": lambda x: (x.abs() + 0.1).pow(0.75) * x.pow(5),
+    "mean of powers": lambda x: x.clamp(min=1e-6).pow(3).mean(-1, keepdim=True).pow(1 / 3) + 2**x + torch.exp2(-x),
     "softmax": lambda x: torch.softmax(x.masked_fill(x < -0.5, -math.inf), -1).nan_to_num(),
 }
 
@@ -137,7 +139,7 @@ FUNCTIONS = {
 def test_functions_between_layers(name: str) -> None:
     """They are one delegate with the layers around them, and take no more memory than without it."""
     torch.manual_seed(1)
-    module, inputs = After(FUNCTIONS[name]), (torch.randn(6, 9),)
+    module, inputs = After(FUNCTIONS[name]), (torch.randn(8, 9),)
     program = compiled(module, inputs)
     assert partitions(program) == 1
     assert bytes_of(program) <= bytes_of(etir.compile(torch.export.export(module, inputs), target="etir"))
@@ -165,6 +167,29 @@ def test_whole_numbers_have_the_bits_of_eager(processor: str) -> None:
 def _bits(x: torch.Tensor) -> Any:
     """The sign of a NaN is nobody's."""
     return torch.where(x.isnan(), torch.tensor(math.nan), x).view(torch.int32)
+
+
+@pytest.mark.parametrize("processor", here())
+def test_powers(processor: str) -> None:
+    """All pairs of numbers as torch has them, and six digits of what is between 1e-38 and 1e38."""
+    torch.manual_seed(6)
+    whole = torch.tensor([1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, 0.9, 1.1, 1e-3, -7.0, 16777217.0, -8388609.0])
+    numbers = torch.cat([SPECIAL, whole])
+    x, exponent = (v.reshape(-1, 13).contiguous() for v in torch.meshgrid(numbers, numbers, indexing="ij"))
+    module = Plain(lambda x, y: (torch.pow(x, y), torch.pow(2.5, y), torch.pow(x, -2.5), torch.pow(x, 7)))
+    program = compiled(module, (x, exponent), f"cpus={processor}", "arena=free")
+    assert partitions(program) == 1
+    *found, _ = etir.runtime.load(program, native="trusted").forward(x, exponent)
+    with torch.no_grad():
+        *expected, _ = module(x, exponent)
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(got), wanted, rtol=2e-6, atol=1e-44, equal_nan=True)
+    x, exponent = 10 ** (torch.rand(2000, 13) * 20 - 10), torch.rand(2000, 13) * 6 - 3
+    program = compiled(module, (x, exponent), f"cpus={processor}", "arena=free")
+    got, *_ = etir.runtime.load(program, native="trusted").forward(x, exponent)
+    torch.testing.assert_close(
+        torch.as_tensor(got), torch.pow(x.double(), exponent.double()).float(), rtol=1e-6, atol=0
+    )
 
 
 class Returned(nn.Module):
@@ -229,12 +254,12 @@ def test_sizes_of_the_call() -> None:
             y = self.first(x)
             return self.last(torch.where(y > others[0], y, -y)), y <= 0
 
-    module, inputs = Rows(lambda x: x), (torch.randn(5, 9), torch.randn(5, 13))
+    module, inputs = Rows(lambda x: x), (torch.randn(5, 9), torch.randn(5, 16))
     rows = torch.export.Dim("rows", min=1, max=40)
     program = compiled(module, inputs, dims={"x": {0: rows}, "others": ({0: rows},)})
     assert partitions(program) == 1
     for count in (1, 7, 40, 2):
-        same(program, module, (torch.randn(count, 9), torch.randn(count, 13)))
+        same(program, module, (torch.randn(count, 9), torch.randn(count, 16)))
 
 
 def test_the_meaning_of_made_flags() -> None:
