@@ -61,5 +61,12 @@ class FlagsOp(TemplateOp):
         shape = shape_of(self.given)
         if shape_of(self.out) != shape:
             raise VerifyException("there is a float for each flag")
-        if any(strides_of(value.type) != row_major(shape) for value in (self.given, self.out)):
+        if not all(_is_dense(value) for value in (self.given, self.out)):
             raise VerifyException("flags and floats lie in row-major order without gaps")
+
+
+def _is_dense(value: SSAValue) -> bool:
+    """Whether elements lie in row-major order without gaps; strides of dims of length 1 say nothing."""
+    shape = shape_of(value)
+    rows = zip(shape, strides_of(value.type), row_major(shape), strict=True)
+    return all(stride == wanted for n, stride, wanted in rows if n != 1)

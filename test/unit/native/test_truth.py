@@ -237,6 +237,31 @@ class Chain(nn.Module):
         return torch.where(flags, self.second(counted), counted)
 
 
+class Hidden(nn.Module):
+    """Attention that torch takes apart with a mask of truth values: rows without any key are 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        heads = [t.unflatten(-1, (4, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1)]
+        mask = padding[:, None, None, :].expand(-1, 1, x.shape[1], -1)
+        made = F.scaled_dot_product_attention(*heads, attn_mask=mask)
+        return self.out(made.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("kept", [24, 3, 0])
+def test_a_mask_of_padding(kept: int) -> None:
+    """What says which rows have a key is made in code; code is made (nothing is left to the kernels)."""
+    torch.manual_seed(7)
+    module, inputs = Hidden(), (torch.randn(1, 24, 32), torch.arange(24)[None] < kept)
+    program = compiled(module, inputs, "arena=free")
+    assert program.warnings == ()
+    assert partitions(program) == 1
+    same(program, module, inputs)
+
+
 def test_truth_values_between_delegates() -> None:
     torch.manual_seed(3)
     module, inputs = Chain(), (torch.randn(4, 9),)
