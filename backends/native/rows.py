@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.conditions import contiguous, dtype_name, dtypes, is_constant
-from etir.backends.api.patterns import Condition, Match, Row, condition, operator_of, rows
+from etir.backends.api.patterns import Condition, Match, Node, Row, condition, op, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
+from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.gather import LONGEST
 from etir.backends.native.runs import run_of
@@ -80,6 +81,8 @@ GATHER = "aten.gather.default"
 """Elements by their numbers."""
 MOST_NUMBERS = 1 << 18
 """Numbers of elements that are gathered: each is a float of the file for code, and 8 bytes for the kernels."""
+MOST_VIEWS = 3
+"""Views between such numbers and what gathers by them: a dim is dropped, heads are added, and copies made for them."""
 
 SCATTER = "aten.slice_scatter.default"
 MOVES = (
@@ -316,6 +319,13 @@ def _resize(match: Match) -> str | None:
     return "sizes that are known at run time only" if is_dynamic(match) else None
 
 
+def numbers_of(value: object) -> SSAValue | None:
+    """The constant numbers of elements that a tensor of integers is views of; None where it is none."""
+    while isinstance(value, SSAValue) and isinstance(value.owner, SchemaOp) and operator_of(value.owner) in VIEWS:
+        value = value.owner.operands[0]
+    return value if isinstance(value, SSAValue) and is_constant(value) else None
+
+
 @condition("constant numbers of elements of rows")
 def _gather(match: Match) -> str | None:
     """Along the last dim, for all rows."""
@@ -323,13 +333,43 @@ def _gather(match: Match) -> str | None:
     if given is None or index is None or not given.get_shape() or is_dynamic(match):
         return "a number, or sizes that are known at run time only"
     shape, wanted = given.get_shape(), index.get_shape()
-    if not is_constant(match.arg("index")):
+    numbers = numbers_of(match.arg("index"))
+    if numbers is None:
         return "indices that are known at run time only"
     if match.arg("dim") % len(shape) != len(shape) - 1 or wanted[:-1] != shape[:-1]:
         return "a gather along another dim than the last one, or of a part of the rows"
     if shape[-1] > LONGEST:
         return f"rows of more than {LONGEST:,} elements"
-    return f"more than {MOST_NUMBERS:,} indices" if math.prod(wanted) > MOST_NUMBERS else None
+    count = math.prod(cast(Type, numbers.type).get_shape())
+    return f"more than {MOST_NUMBERS:,} indices" if count > MOST_NUMBERS else None
+
+
+def _gathers() -> list[Row]:
+    """Gathers by constants, and by views of them, which each delegate makes itself."""
+    found: list[Row] = []
+    index: Node | None = None
+    for _ in range(MOST_VIEWS + 1):
+        node = op(GATHER) if index is None else op(GATHER, index=index)
+        found.append(Row(node, (*FLOATS, dtypes("int64", of=("index",)), _gather)))
+        inputs = {} if index is None else {"self": index}
+        index = op(*VIEWS, duplicable=True, inputs=inputs)
+    return found
+
+
+@condition("views of numbers of elements")
+def _numbers_viewed(match: Match) -> str | None:
+    """What operators that gather read, and nothing else."""
+    for use in match.op.results[0].uses:
+        user = use.operation
+        user = user.body.block.first_op if isinstance(user, GroupOp) else user
+        if not isinstance(user, SchemaOp) or operator_of(user) not in (GATHER, *VIEWS):
+            return "integers that another operator than a gather reads"
+    return "integers that are known at run time only" if numbers_of(match.op.results[0]) is None else None
+
+
+def viewed_numbers() -> Sequence[Row]:
+    """What stands in a function beside what is claimed: views of the numbers that a gather reads."""
+    return rows([name for name in VIEWS if "index_select" not in name], *SHAPES, dtypes("int64"), _numbers_viewed)
 
 
 SHAPES: tuple[Condition, ...] = (bounded, contiguous(), has_elements, known_numbers, _few_dims, sizes_fit)
@@ -413,7 +453,7 @@ def claimed() -> Sequence[Row]:
         *rows(["aten._native_batch_norm_legit_no_training.default"], *INFERENCE, _constant_batch_norm),
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
         *rows(RESIZES, *COMMON, _resize),
-        *rows([GATHER], *FLOATS, dtypes("int64", of=("index",)), _gather),
+        *_gathers(),
         *rows(["aten.index_select.default"], *FLOATS, _run),
         *rows([SCATTER], *COMMON, _scattered),
         *rows([name for name in BETWEEN if name not in WITH_CONDITIONS], *COMMON),

@@ -24,7 +24,7 @@ from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.errors import E1165
 from etir.backends.native.groups import inlined
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
-from etir.backends.native.rows import BETWEEN, claimed
+from etir.backends.native.rows import BETWEEN, claimed, viewed_numbers
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
@@ -40,7 +40,7 @@ from etir.passes.infra.registry import register_pass
 
 @cache
 def _table() -> Table:
-    return Table(claimed())
+    return Table([*claimed(), *viewed_numbers()])
 
 
 def verify_groups(func: FuncOp) -> None:
