@@ -247,3 +247,47 @@ func.func @assertions(%n: i64) {
   sym.assert %3, "never"
   func.return
 }
+
+// --- windows-side-by-side, gather-of-rows ----------------------------------------------------------------------------
+
+// Patches of an image, and the image of patches.
+// CHECK-LABEL: func.func @patches
+func.func @patches(%x: tensor<2x3x4x6xf32>) -> (tensor<2x18x4xf32>, tensor<2x3x4x6xf32>) {
+  // CHECK: %[[A:.*]] = edge.aten.view_copy.default(%x, size = [2, 3, 2, 2, 2, 3])
+  // CHECK-NEXT: %[[B:.*]] = edge.aten.permute_copy.default(%[[A]], dims = [0, 1, 3, 5, 2, 4])
+  // CHECK-NEXT: %[[C:.*]] = edge.aten.view_copy.default(%[[B]], size = [2, 18, 4])
+  // CHECK-NOT: col2im
+  %0 = edge.aten.im2col.default(%x, kernel_size = [2, 3], dilation = [1, 1], padding = [0, 0], stride = [2, 3]) : (tensor<2x3x4x6xf32>) -> tensor<2x18x4xf32>
+  %1 = edge.aten.col2im.default(%0, output_size = [4, 6], kernel_size = [2, 3], dilation = [1, 1], padding = [0, 0], stride = [2, 3]) : (tensor<2x18x4xf32>) -> tensor<2x3x4x6xf32>
+  func.return %0, %1 : tensor<2x18x4xf32>, tensor<2x3x4x6xf32>
+}
+
+// Windows that lie over each other, and those that leave a column out, stay.
+// CHECK-LABEL: func.func @other_windows
+func.func @other_windows(%x: tensor<3x4x7xf32>) -> (tensor<12x18xf32>, tensor<12x6xf32>) {
+  // CHECK-COUNT-2: edge.aten.im2col.default
+  %0 = edge.aten.im2col.default(%x, kernel_size = [2, 2], dilation = [1, 1], padding = [0, 0], stride = [1, 1]) : (tensor<3x4x7xf32>) -> tensor<12x18xf32>
+  %1 = edge.aten.im2col.default(%x, kernel_size = [2, 2], dilation = [1, 1], padding = [0, 0], stride = [2, 2]) : (tensor<3x4x7xf32>) -> tensor<12x6xf32>
+  func.return %0, %1 : tensor<12x18xf32>, tensor<12x6xf32>
+}
+
+// Rows by a column of numbers.
+// CHECK-LABEL: func.func @gather_of_rows
+func.func @gather_of_rows(%x: tensor<5x4xf32>, %n: tensor<3x1xi64>) -> tensor<3x4xf32> {
+  // CHECK: %[[V:.*]] = edge.aten.view_copy.default(%n, size = [3])
+  // CHECK-NEXT: edge.aten.index_select.default(%x, dim = 0, %[[V]])
+  %0 = edge.aten.expand_copy.default(%n, size = [3, 4]) : (tensor<3x1xi64>) -> tensor<3x4xi64>
+  %1 = edge.aten.gather.default(%x, dim = 0, %0) : (tensor<5x4xf32>, tensor<3x4xi64>) -> tensor<3x4xf32>
+  func.return %1 : tensor<3x4xf32>
+}
+
+// Numbers of each column, and a part of the columns, are a gather.
+// CHECK-LABEL: func.func @gather_of_elements
+func.func @gather_of_elements(%x: tensor<5x4xf32>, %n: tensor<4xi64>, %m: tensor<3x1xi64>) -> (tensor<3x4xf32>, tensor<3x2xf32>) {
+  // CHECK-COUNT-2: edge.aten.gather.default
+  %0 = edge.aten.expand_copy.default(%n, size = [3, 4]) : (tensor<4xi64>) -> tensor<3x4xi64>
+  %1 = edge.aten.gather.default(%x, dim = 0, %0) : (tensor<5x4xf32>, tensor<3x4xi64>) -> tensor<3x4xf32>
+  %2 = edge.aten.expand_copy.default(%m, size = [3, 2]) : (tensor<3x1xi64>) -> tensor<3x2xi64>
+  %3 = edge.aten.gather.default(%x, dim = 0, %2) : (tensor<5x4xf32>, tensor<3x2xi64>) -> tensor<3x2xf32>
+  func.return %1, %3 : tensor<3x4xf32>, tensor<3x2xf32>
+}

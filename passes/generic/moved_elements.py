@@ -1,0 +1,108 @@
+"""What `canonicalize` finds in operators that move elements: windows that lie side by side are other dims of the image,
+and a gather of the same numbers for all of a row takes rows.
+
+Models write patches of an image as ``unfold`` and ``fold`` (MobileViT v2), and positions as a gather of a column of
+numbers that is expanded to the rows (Funnel). As views, permutations and ``index_select`` other passes know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from etir.dialects.edge import ops as edge
+from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_type
+from etir.dialects.schema_op import SchemaOp
+from etir.passes.infra.rewriting import Pattern, PatternRewriter
+
+
+class WindowsSideBySide(Pattern):
+    """``im2col`` and ``col2im`` with strides of the windows' sizes, without padding, are permutations: every element of
+    the image is in one window.
+    """
+
+    name = "windows-side-by-side"
+
+    def rewrite(self, op: edge.aten.im2col.default | edge.aten.col2im.default, rewriter: PatternRewriter) -> None:
+        given, result = tensor_of(op.self_), tensor_of(op.result)
+        kernel = _pair(op.arg("kernel_size"))
+        plain = all(is_static(t) and is_contiguous(t) for t in (given, result))
+        if not plain or kernel != _pair(op.arg("stride")) or any(_pair(op.arg("padding"))):
+            rewriter.notify_match_failure("windows that lie over each other or outside of the image")
+            return
+        if any(n != 1 and d != 1 for n, d in zip(kernel, _pair(op.arg("dilation")), strict=True)):
+            rewriter.notify_match_failure("windows with gaps")
+            return
+        image = result if isinstance(op, edge.aten.col2im.default) else given
+        *outer, channels, height, width = image.get_shape()
+        if height % kernel[0] or width % kernel[1] or 0 in image.get_shape():
+            rewriter.notify_match_failure("a part of the image is in no window")
+            return
+        rows, columns, n = height // kernel[0], width // kernel[1], len(outer)
+        if isinstance(op, edge.aten.im2col.default):
+            apart = [*outer, channels, rows, kernel[0], columns, kernel[1]]
+            order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+        else:
+            apart = [*outer, channels, *kernel, rows, columns]
+            order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+        moved = _permuted(rewriter, op, _viewed(rewriter, op, op.self_, apart), order)
+        rewriter.replace_op(op, _viewed(rewriter, op, moved, [*result.get_shape()], result).owner)
+
+
+class GatherOfRows(Pattern):
+    """``gather`` by numbers that are the same along all other dims, and go through these, is ``index_select``."""
+
+    name = "gather-of-rows"
+
+    def rewrite(self, op: edge.aten.gather.default, rewriter: PatternRewriter) -> None:
+        expanded = op.index.owner
+        source, result = tensor_of(op.self_), tensor_of(op.result)
+        if not isinstance(expanded, edge.aten.expand_copy.default) or not is_static(source) or not is_static(result):
+            return
+        numbers, shape = tensor_of(expanded.self_), source.get_shape()
+        if not shape or not is_static(numbers) or not all(map(is_contiguous, (numbers, source, result))):
+            return
+        dim = op.arg("dim") % len(shape)
+        wanted = result.get_shape()
+        count = wanted[dim]
+        alike = [n for d, n in enumerate(reversed(numbers.get_shape())) if len(shape) - 1 - d != dim]
+        if any(n != 1 for n in alike) or numbers.get_num_dims() < len(shape) - dim:
+            rewriter.notify_match_failure("numbers that differ along another dim")
+            return
+        if (*wanted[:dim], *wanted[dim + 1 :]) != (*shape[:dim], *shape[dim + 1 :]) or 0 in wanted:
+            rewriter.notify_match_failure("a part of each other dim")
+            return
+        if numbers.get_shape()[dim - len(shape)] != count:
+            rewriter.notify_match_failure("one number for all")
+            return
+        index = _viewed(rewriter, op, expanded.self_, [count])
+        taken = edge.aten.index_select.default.make(
+            {"self": op.self_, "dim": dim, "index": index}, [result], location=op.location
+        )
+        rewriter.replace_op(op, taken)
+
+
+def _viewed(
+    rewriter: PatternRewriter,
+    op: SchemaOp,
+    value: SSAValue,
+    shape: Sequence[int],
+    type: TensorType[Attribute] | None = None,
+) -> SSAValue:
+    type = tensor_type(tensor_of(value).element_type, shape) if type is None else type
+    made = edge.aten.view_copy.default.make({"self": value, "size": [*shape]}, [type], location=op.location)
+    return rewriter.insert_op(made).results[0]
+
+
+def _permuted(rewriter: PatternRewriter, op: SchemaOp, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    given = tensor_of(value)
+    type = tensor_type(given.element_type, [given.get_shape()[d] for d in order])
+    made = edge.aten.permute_copy.default.make({"self": value, "dims": [*order]}, [type], location=op.location)
+    return rewriter.insert_op(made).results[0]
+
+
+def _pair(given: Sequence[int]) -> tuple[int, int]:
+    first, last = given[0], given[-1]
+    return first, last
