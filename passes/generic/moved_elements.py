@@ -48,7 +48,7 @@ class WindowsSideBySide(Pattern):
             apart = [*outer, channels, *kernel, rows, columns]
             order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
         moved = _permuted(rewriter, op, _viewed(rewriter, op, op.self_, apart), order)
-        rewriter.replace_op(op, _viewed(rewriter, op, moved, [*result.get_shape()], result).owner)
+        rewriter.replace_op(op, [_viewed(rewriter, op, moved, [*result.get_shape()], result)])
 
 
 class GatherOfRows(Pattern):
