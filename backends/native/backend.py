@@ -89,11 +89,11 @@ class NativeBackend(Backend):
 
     def repeats(self, op: Operation) -> bool:
         """Views of all elements, and masks, which are truth values before they are numbers."""
-        from etir.backends.native.rows import MASKS, VIEWS
+        from etir.backends.native.rows import MASKS, is_view
 
         if operator_of(op) in MASKS:
             return all(isinstance(v.owner, (GetWeightOp, ConstantOp)) or _is_bool(v.type) for v in op.operands)
-        return operator_of(op) in VIEWS
+        return is_view(op)
 
     def keeps_memory(self, options: NativeOptions) -> Literal["no", "mostly", "always"]:
         """Unless ``arena=free`` says otherwise, or code is linked and ``arena=kernels`` does not ask for it."""
@@ -123,8 +123,10 @@ class NativeBackend(Backend):
         from etir.backends.native.over import set_pairs
         from etir.backends.native.passes.native_group import group_operators
         from etir.backends.native.savings import choose_savings
+        from etir.backends.native.taken import spell_out_indices
 
         spell_out_batch_norms(outlined.func, outlined.symbols)
+        spell_out_indices(outlined.func, outlined.symbols)
         group_operators(outlined.func)
         if not options.linked:
             set_pairs(outlined.func, Frame(outlined.module))

@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
 from etir.backends.native.dims import dims
-from etir.backends.native.rows import VIEWS
+from etir.backends.native.rows import is_view
 from etir.backends.native.shared import AS_IMAGES, SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.dialects.et.program import ConstantOp, GetWeightOp
@@ -37,10 +37,10 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
                 last[base[operand]] = number
         if isinstance(op, (GetWeightOp, ConstantOp)):
             continue
-        is_view = isinstance(op, SchemaOp) and operator_of(op) in VIEWS and op.operands[0] in base
+        is_seen = isinstance(op, SchemaOp) and is_view(op) and op.operands[0] in base
         for result in op.results:
             if isinstance(result.type, TensorType):
-                base[result] = base[op.operands[0]] if is_view else _whole(result, shares)
+                base[result] = base[op.operands[0]] if is_seen else _whole(result, shares)
                 first.setdefault(base[result], number)
                 last.setdefault(base[result], number)
     changes = [0] * (len(ops) + 1)

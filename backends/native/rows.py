@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.backends.api.conditions import contiguous, dtype_name, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Node, Row, condition, op, operator_of, rows
@@ -16,6 +16,7 @@ from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.gather import LONGEST
 from etir.backends.native.runs import run_of
+from etir.backends.native.taken import MOST_RUNS, TAKES, is_short, is_table, tables_of
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
 from etir.backends.native.windows import as_pair, can_be_cut, counts_inside, has_small_groups, window_of
 from etir.dialects.et.layout import dims_of
@@ -97,6 +98,9 @@ MOVES = (
     "aten.glu.default",
     "aten.upsample_nearest2d.vec",
     "aten.upsample_nearest2d.default",
+    "aten.repeat.default",
+    "aten.pixel_unshuffle.default",
+    *TAKES,
 )
 """Operators that put elements elsewhere."""
 
@@ -111,6 +115,7 @@ VIEWS = (
     "aten.expand_copy.default",
     "aten.select_copy.int",
     "aten.slice_copy.Tensor",
+    "aten.diagonal_copy.default",
     "aten.index_select.default",
     "aten.clone.default",
     "aten.alias_copy.default",
@@ -125,8 +130,17 @@ WITH_CONDITIONS = (
     "aten.index_select.default",
     "aten.upsample_nearest2d.vec",
     "aten.upsample_nearest2d.default",
+    "aten.repeat.default",
+    "aten.pixel_unshuffle.default",
+    "aten.diagonal_copy.default",
+    *TAKES,
 )
 """Those of them that are not taken of any kind."""
+
+
+def is_view(op: Operation) -> bool:
+    """Whether an operator is other strides of the same memory: indices are one where they are a slice."""
+    return operator_of(op) in VIEWS and not (isinstance(op, SchemaOp) and is_table(op))
 
 
 @condition("elements")
@@ -262,15 +276,28 @@ def _is_stored(value: SSAValue) -> bool:
     return False
 
 
-@condition("indices at one distance from each other")
-def _run(match: Match) -> str | None:
+@condition("elements by numbers that are known at compile time")
+def _taken(match: Match) -> str | None:
+    """Numbers outside of a dim are an error of the kernels."""
+    if is_dynamic(match):
+        return "sizes that are known at run time only"
+    op = cast(SchemaOp, match.op)
+    found = tables_of(op) if is_short(op) else []
+    if found is None:
+        return "indices that are known at run time only, of several dims, or outside of the dim"
+    return None if found else f"more than {MOST_RUNS:,} numbers of elements"
+
+
+@condition("indices that are known at compile time")
+def _select(match: Match) -> str | None:
+    """A slice, or any others."""
     given = match.type("self")
     if given is None or not given.get_shape() or DYNAMIC_INDEX in given.get_shape():
         return "a number, or a dim that is known at run time only"
     found = run_of(match.arg("index"))
     size = given.get_shape()[match.arg("dim")]
     inside = found is not None and found.start + (found.count - 1) * found.step < size
-    return None if inside else "indices that are known at run time only, or are no slice"
+    return None if inside else _taken.failure(match)
 
 
 @condition("windows inside of the image and of zeros around it")
@@ -303,14 +330,18 @@ def _has_cut_windows(match: Match, sides: Sequence[int]) -> bool:
     return not isinstance(result, TensorType) or fitting != [*result.get_shape()[2:]]
 
 
-@condition("each element several times, the same number in both dims or not")
+@condition("each element several times, or the nearest one of known sizes")
 def _upsample(match: Match) -> str | None:
     given, result = match.tensors[0].type, match.op.results[0].type
     if not isinstance(given, TensorType) or not isinstance(result, TensorType):
         return "no image"
     sizes = zip(given.get_shape()[2:], result.get_shape()[2:], strict=True)
-    whole = all(a == DYNAMIC_INDEX or b % a == 0 for a, b in sizes)
-    return None if whole else "an image that does not become a whole number of times as large"
+    return None if all(a == DYNAMIC_INDEX or b % a == 0 for a, b in sizes) else _taken.failure(match)
+
+
+@condition("known sizes")
+def _static(match: Match) -> str | None:
+    return "sizes that are known at run time only" if is_dynamic(match) else None
 
 
 @condition("an image of known sizes")
@@ -454,7 +485,9 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default"], *COMMON, _upsample),
         *rows(RESIZES, *COMMON, _resize),
         *_gathers(),
-        *rows(["aten.index_select.default"], *FLOATS, _run),
+        *rows(["aten.index_select.default"], *FLOATS, _select),
+        *rows(TAKES, *FLOATS, _taken),
+        *rows(["aten.repeat.default", "aten.pixel_unshuffle.default", "aten.diagonal_copy.default"], *COMMON, _static),
         *rows([SCATTER], *COMMON, _scattered),
         *rows([name for name in BETWEEN if name not in WITH_CONDITIONS], *COMMON),
         *CLAIMED,

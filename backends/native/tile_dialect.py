@@ -12,6 +12,7 @@ from etir.backends.native.loop import LoopOp
 from etir.backends.native.resize import ResizeOp
 from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.sizes_attr import SizesAttr
+from etir.backends.native.take import TakeOp
 from etir.backends.native.tile import (
     BrgemmOp,
     BufferOp,
@@ -32,7 +33,8 @@ TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, DepthwiseInsideOp, PoolOp, ReduceOp, PackOp, MapOp,
-        SoftmaxOp, NormOp, ResizeOp, GatherOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp, WinogradOutputOp,
+        SoftmaxOp, NormOp, ResizeOp, GatherOp, TakeOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp,
+        WinogradOutputOp,
     ],
     [SizesAttr],
 )  # fmt: skip

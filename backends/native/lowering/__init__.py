@@ -14,6 +14,7 @@ from etir.backends.native.lowering import (  # noqa: F401
     reductions,
     resize,
     shuffle,
+    take,
     views,
 )
 from etir.backends.native.lowering.function import constant_name, lower_function, type_of

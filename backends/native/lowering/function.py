@@ -30,7 +30,7 @@ from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
 from etir.backends.native.places import Place
-from etir.backends.native.rows import VIEWS
+from etir.backends.native.rows import is_view
 from etir.backends.native.shared import SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.backends.native.sums import SUMS, in_turn
@@ -148,7 +148,7 @@ class Lowering(Memory):
         if op.results[0] in self.outputs:
             return False
         if isinstance(op, SchemaOp):
-            return operator_of(op) in VIEWS and op.operands[0] in self._later
+            return is_view(op) and op.operands[0] in self._later
         if op.kind.data != "map" or not all(isinstance(v.type, TensorType) for v in op.inputs):
             return False
         known = [v in self.weights or v in self._later or is_given_flags(v) for v in op.inputs]

@@ -25,11 +25,13 @@ from etir.backends.native.dialect import GroupOp
 from etir.backends.native.inside import DepthwiseInsideOp, Steps
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.lowering.shuffle import pieces, shuffle_after
+from etir.backends.native.lowering.take import take
 from etir.backends.native.lowering.winograd import REASON, lower_winograd
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.backends.native.shared import SHARED
 from etir.backends.native.sizes import most
+from etir.backends.native.taken import is_table, source_of
 from etir.backends.native.tile import (
     BrgemmOp,
     DepthwiseOp,
@@ -514,8 +516,11 @@ def _cut_pool(lowering: Lowering, group: GroupOp, x: Place, kind: str) -> None:
 
 @moves("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
 def upsample(lowering: Lowering, op: SchemaOp) -> None:
-    """Every element several times, side by side and below each other."""
-    place = lowering.place(op.arg("input" if "input" in op.SCHEMA.index else "self"))
+    """Every element several times, side by side and below each other; or the nearest ones."""
+    if is_table(op):
+        take(lowering, op)
+        return
+    place = lowering.place(source_of(op))
     n, c, h, w = place.shape
     result = op.results[0]
     _, _, rows, columns = shape(result)

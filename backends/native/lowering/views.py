@@ -8,9 +8,11 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.function import RESHAPES, Lowering, moves, shape
+from etir.backends.native.lowering.take import take
 from etir.backends.native.places import Place
 from etir.backends.native.runs import run_of
 from etir.backends.native.sizes import Size
+from etir.backends.native.taken import is_table
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -90,7 +92,10 @@ def slice_(lowering: Lowering, op: SchemaOp) -> None:
 
 @moves("aten.index_select.default")
 def run(lowering: Lowering, op: SchemaOp) -> None:
-    """A slice that is spelled as its indices."""
+    """A slice that is spelled as its indices, or any others."""
+    if is_table(op):
+        take(lowering, op)
+        return
     place, found = _source(lowering, op), run_of(op.arg("index"))
     assert found is not None
     dim = op.arg("dim") % len(place.shape)

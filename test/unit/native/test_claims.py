@@ -47,6 +47,8 @@ def at(start: int, end: int, step: int = 1, power: int = 1) -> Callable[[torch.T
         at(0, 3),
         at(3, 8, 2),
         at(4, 5),
+        at(0, 3, 1, 2),
+        at(2, -1, -1),
         lambda x: F.avg_pool2d(x, (2, 1), (2, 1), ceil_mode=True),
         lambda x: F.avg_pool2d(x, (5, 1), (5, 1), ceil_mode=True),
         lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
@@ -56,15 +58,18 @@ def at(start: int, end: int, step: int = 1, power: int = 1) -> Callable[[torch.T
     ],
 )
 def test_claimed(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Slices as indices, means of what is in the image, constant truth values, differences of numbers."""
+    """Indices, slices among them, means of what is in the image, constant truth values, differences of numbers."""
     assert rejected(function) == {}
 
 
 @pytest.mark.parametrize(
     ("function", "operator", "reason"),
     [
-        (at(0, 3, 1, 2), "aten.index_select.default", "no slice"),
-        (at(2, -1, -1), "aten.index_select.default", "no slice"),
+        (at(10, 15, 2), "aten.index_select.default", "outside of the dim"),
+        (lambda x: x[:, :, torch.tensor([11, 12])], "aten.index.Tensor", "outside of the dim"),
+        (lambda x: x[:, [2, 0], [3, 1]], "aten.index.Tensor", "of several dims"),
+        (lambda x: x[:, :, x[0, 0, :4, 0].argsort()], "aten.index.Tensor", "known at run time only"),
+        (lambda x: x[:, :, torch.arange(1 << 15) * 5 % 12], "aten.index.Tensor", "more than 16,384"),
         (
             lambda x: torch.where(torch.arange(13).view(1, 1, 13, 1) > 4, x[:, :, :1], 0.5),
             "aten.where.self",

@@ -1,0 +1,202 @@
+"""Operators that take elements of each dim by numbers that are known when the program is compiled: which ones.
+
+Reflecting and replicating what is at the edges, reversing dims, resizing to the nearest element, and indices that are
+constants. Indices that are a weight become a constant of the function (:func:`spell_out_indices`), since lowering sees
+nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    ModuleOp,
+    TensorType,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from etir.backends.api.patterns import operator_of
+from etir.backends.native.runs import run_of
+from etir.backends.native.take import Numbers, runs_of
+from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
+from etir.dialects.et.weights import payload_of
+from etir.dialects.schema_op import SchemaOp
+
+FLIP = "aten.flip.default"
+INDEX = "aten.index.Tensor"
+INDEX_SELECT = "aten.index_select.default"
+NEAREST = ("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
+REFLECTION = tuple(f"aten.reflection_pad{n}d.default" for n in (1, 2, 3))
+REPLICATION = tuple(f"aten.replication_pad{n}d.default" for n in (1, 2, 3))
+TAKES = (*REFLECTION, *REPLICATION, FLIP, INDEX)
+"""Operators that always are tables; others are so where they are nothing simpler."""
+MOST_RUNS = 1 << 14
+"""Runs of numbers of all dims, which are constants of the code, and indices."""
+
+
+def source_of(op: SchemaOp) -> SSAValue:
+    """What elements are taken of."""
+    return cast(SSAValue, op.arg("input" if "input" in op.SCHEMA.index else "self"))
+
+
+def tables_of(op: SchemaOp) -> list[Numbers] | None:
+    """The numbers of each dim of what elements are taken of; None where they are not known, or there are no such
+    elements. Indices of several dims count as one.
+    """
+    type = source_of(op).type
+    given = type.get_shape() if isinstance(type, TensorType) else ()
+    if not given or DYNAMIC_INDEX in given or 0 in given:
+        return None
+    found = _found(op, given)
+    if found is None:
+        return None
+    pairs = [(t, n) for t, n in zip(found, given, strict=True) if t is not None]
+    return found if all(len(t) and min(t) >= 0 and max(t) < n for t, n in pairs) else None
+
+
+def is_table(op: SchemaOp) -> bool:
+    """Whether an operator that the delegate takes is tables: no slice, and no whole number of times."""
+    name = operator_of(op)
+    if name == INDEX_SELECT:
+        return run_of(op.arg("index")) is None
+    if name not in NEAREST:
+        return name in TAKES
+    given, made = (cast("TensorType[Attribute]", v.type).get_shape() for v in (source_of(op), op.results[0]))
+    sizes = zip(given[2:], made[2:], strict=True)
+    return DYNAMIC_INDEX not in (*given, *made) and any(b % a for a, b in sizes)
+
+
+def is_short(op: SchemaOp) -> bool:
+    """Whether indices are few enough, and the runs of other tables."""
+    indices = [v.type for v in op.operands if v is not source_of(op)]
+    if any(isinstance(type, TensorType) and math.prod(type.get_shape()) > MOST_RUNS for type in indices):
+        return False
+    return sum(len(runs_of(t)) for t in tables_of(op) or () if t is not None) <= MOST_RUNS
+
+
+def _found(op: SchemaOp, given: Sequence[int]) -> list[Numbers] | None:
+    name, rank = operator_of(op), len(given)
+    tables: list[Numbers] = [None] * rank
+    if name == FLIP:
+        for dim in op.arg("dims"):
+            tables[dim % rank] = range(given[dim % rank])[::-1]
+    elif name in (*REFLECTION, *REPLICATION):
+        pads = op.arg("padding")
+        for number in range(len(pads) // 2):
+            dim, (before, after) = rank - 1 - number, pads[2 * number : 2 * number + 2]
+            tables[dim] = _padded(given[dim], before, after, name in REFLECTION)
+    elif name in NEAREST:
+        made = cast("TensorType[Attribute]", op.results[0].type).get_shape()
+        for dim, factor in zip((2, 3), _factors(op), strict=True):
+            tables[dim] = _nearest(given[dim], made[dim], factor)
+    elif name == INDEX_SELECT:
+        tables[op.arg("dim") % rank] = _numbers(op.arg("index"))
+        return None if tables[op.arg("dim") % rank] is None else tables
+    elif name == INDEX:
+        indices = op.arg("indices")
+        dims = [dim for dim, index in enumerate(indices) if index is not None]
+        numbers = _numbers(indices[dims[0]]) if len(dims) == 1 else None
+        if numbers is None:
+            return None
+        n = given[dims[0]]
+        tables[dims[0]] = [at + n if at < 0 else at for at in numbers]
+    return tables
+
+
+def _padded(n: int, before: int, after: int, reflected: bool) -> list[int]:
+    """Numbers of a dim with elements before and after it: those next to its ends, mirrored, or its ends."""
+    if not reflected:
+        return [min(max(at, 0), n - 1) for at in range(-before, n + after)]
+    return [abs(at) if at < n else 2 * (n - 1) - at for at in range(-before, n + after)]
+
+
+def _factors(op: SchemaOp) -> Sequence[float | None]:
+    """How much larger an image is to be, if the operator says that."""
+    if "input" in op.SCHEMA.index:
+        return op.arg("scale_factors") or (None, None)
+    return op.arg("scales_h"), op.arg("scales_w")
+
+
+def _nearest(given: int, made: int, factor: float | None) -> list[int]:
+    """As torch has it, which multiplies numbers of float32."""
+    import numpy as np
+
+    if not factor or not factor > 0.0:
+        if made in (given, 2 * given):
+            return [at * given // made for at in range(made)]
+        scale = np.float32(given) / np.float32(made)
+    else:
+        scale = np.float32(1.0 / factor)
+    at = np.floor(np.arange(made, dtype=np.float32) * scale)
+    return [int(n) for n in np.minimum(at, given - 1)]
+
+
+# --- indices ----------------------------------------------------------------------------------------------------------
+
+
+def _numbers(index: object) -> list[int] | None:
+    """The numbers that a constant is, in order; None where they are not known when the program is compiled."""
+    owner = index.owner if isinstance(index, SSAValue) else None
+    if isinstance(owner, ConstantOp) and isinstance(owner.value, DenseIntOrFPElementsAttr):
+        return _integers(dense_bytes(owner.value), owner.result.type)
+    if not isinstance(owner, GetWeightOp):
+        return None
+    module = owner.get_toplevel_object()
+    name = owner.symbol.root_reference.data
+    for op in module.body.block.ops if isinstance(module, ModuleOp) else ():
+        if isinstance(op, WeightOp) and op.sym_name.data == name:
+            return _of_weight(op, owner.result.type)
+    return None
+
+
+def _of_weight(op: WeightOp, type: Attribute) -> list[int] | None:
+    if not isinstance(op.type, TensorType) or _kind(type) is None:
+        return None
+    return _integers(payload_of(op.value, op.type).data, type)
+
+
+def _kind(type: Attribute) -> Any:
+    """NumPy's type of integers."""
+    import numpy as np
+
+    element = type.element_type if isinstance(type, TensorType) else None
+    width = element.width.data if isinstance(element, IntegerType) else 0
+    return {32: np.int32, 64: np.int64}.get(width)
+
+
+def _integers(data: bytes | memoryview, type: Attribute) -> list[int] | None:
+    import numpy as np
+
+    kind = _kind(type)
+    return None if kind is None else [int(n) for n in np.frombuffer(data, kind)]
+
+
+def spell_out_indices(func: FuncOp, symbols: Mapping[str, Operation]) -> None:
+    """Make constants of the weights by which elements are taken in an outlined function; ``symbols`` are weights of its
+    module by name.
+    """
+    block = func.body.block
+    for read in [op for op in block.ops if isinstance(op, GetWeightOp)]:
+        users = [use.operation for use in read.result.uses]
+        taking = [op for op in users if isinstance(op, SchemaOp) and operator_of(op) in (INDEX, INDEX_SELECT)]
+        taking = [op for op in taking if source_of(op) is not read.result]
+        weight = symbols.get(read.symbol.root_reference.data)
+        if not taking or not isinstance(weight, WeightOp) or _of_weight(weight, read.result.type) is None:
+            continue
+        type = cast("TensorType[Any]", read.result.type)
+        data = payload_of(weight.value, cast("TensorType[Attribute]", weight.type)).data
+        made = ConstantOp(DenseIntOrFPElementsAttr(type, BytesAttr(bytes(data))))
+        made.location = read.location
+        block.insert_op_before(made, read)
+        for use in [*read.result.uses]:
+            if use.operation in taking:
+                use.operation.operands[use.index] = made.result
+        if read.result.first_use is None:
+            block.erase_op(read)
