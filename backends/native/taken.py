@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.runs import run_of
 from etir.backends.native.take import Numbers, runs_of
+from etir.diagnostics import EtirError
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
 from etir.dialects.et.weights import payload_of
 from etir.dialects.schema_op import SchemaOp
@@ -152,7 +153,10 @@ def _numbers(index: object) -> list[int] | None:
     name = owner.symbol.root_reference.data
     for op in module.body.block.ops if isinstance(module, ModuleOp) else ():
         if isinstance(op, WeightOp) and op.sym_name.data == name:
-            return _of_weight(op, owner.result.type)
+            try:
+                return _of_weight(op, owner.result.type)
+            except EtirError:  # bytes that are not loaded, as of text without its weights
+                return None
     return None
 
 

@@ -5,6 +5,7 @@ An image stays one, and what windows are read of becomes one, with the border th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
@@ -14,16 +15,17 @@ from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.lowering.function import Lowering, moves, shape
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import is_known
 from etir.backends.native.take import Numbers, TakeOp
-from etir.backends.native.taken import TAKES, is_table, source_of, tables_of
+from etir.backends.native.taken import MOST_RUNS, TAKES, is_table, source_of, tables_of
 from etir.dialects.schema_op import SchemaOp
 
 
 def _result(lowering: Lowering, value: SSAValue, source: Place) -> Place:
-    """Where a result is: an image if it is made of one or read as one, else its elements in order."""
+    """Where a result is: an image if it is read as one, or made of one and not given back; else in order."""
     reads = any(isinstance(u.operation, GroupOp) and u.operation.kind.data in WITH_WINDOWS for u in value.uses)
-    is_one = len(shape(value)) in (3, 4) and (reads or (is_image(source) and len(source.shape) == len(shape(value))))
-    return lowering.image(value) if is_one else lowering.result(value)
+    stays = is_image(source) and len(source.shape) == len(shape(value)) and value not in lowering.outputs
+    return lowering.image(value) if len(shape(value)) in (3, 4) and (reads or stays) else lowering.result(value)
 
 
 def _is_table(op: SchemaOp) -> bool:
@@ -61,6 +63,28 @@ def _after(numbers: Numbers, before: Numbers) -> Numbers:
     if numbers is None or before is None:
         return before if numbers is None else numbers
     return [before[n] for n in numbers]
+
+
+def shuffled(lowering: Lowering, op: SchemaOp, place: Place) -> bool:
+    """Make an image of one whose channels are in another order, as groups of channels are shuffled: parts of them are
+    several dims, which strides cannot make one of. Says whether it is that.
+    """
+    result = op.results[0]
+    dims, parts = shape(result), place.shape[1:-2]
+    if len(dims) != 4 or len(parts) < 2 or not is_known((*dims, *place.shape, *place.strides)):
+        return False
+    channels, steps = dims[1], place.strides[1:-2]
+    if dims[2:] != place.shape[-2:] or dims[0] != place.shape[0] or math.prod(parts) != channels or 0 in dims:
+        return False
+    numbers = [0]
+    for count, step in zip(parts, steps, strict=True):
+        numbers = [at + k * step for at in numbers for k in range(count)]
+    whole = Place(place.base, dims, (place.strides[0], 1, *place.strides[-2:]), place.offset)
+    if sorted(numbers) != [*range(channels)] or not is_image(whole) or len(numbers) > MOST_RUNS:
+        return False
+    target = _result(lowering, result, whole)
+    lowering.add(TakeOp(lowering.memref(whole), lowering.memref(target), [None, numbers, None, None]), op)
+    return True
 
 
 @moves("aten.repeat.default")

@@ -8,7 +8,7 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.function import RESHAPES, Lowering, moves, shape
-from etir.backends.native.lowering.take import take
+from etir.backends.native.lowering.take import shuffled, take
 from etir.backends.native.places import Place
 from etir.backends.native.runs import run_of
 from etir.backends.native.sizes import Size
@@ -140,5 +140,5 @@ def view(lowering: Lowering, op: SchemaOp) -> None:
     is_apart = place.viewed(dims) is None and place.shape[-2:] == dims[-2:] and is_batch(result)
     if is_apart and saves(lowering.func, "heads"):
         lowering.batches[result] = place
-    else:
+    elif place.viewed(dims) is not None or not shuffled(lowering, op, place):
         lowering.places[result] = lowering.viewed(place, dims, op)

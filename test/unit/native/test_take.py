@@ -17,7 +17,8 @@ import etir  # noqa: E402
 import etir.runtime  # noqa: E402
 from etir.backends.native.passes.verify_tile import problems  # noqa: E402
 from etir.backends.native.take import TakeOp, runs_of  # noqa: E402
-from etir.backends.native.tile import MapOp  # noqa: E402
+from etir.backends.native.tile import MapOp, memref  # noqa: E402
+from etir.backends.native.users import place_of  # noqa: E402
 from etir.memory_bound import bytes_of  # noqa: E402
 
 from etir_testing.native.functions import functions_of, parsed_function  # noqa: E402
@@ -27,6 +28,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 ORDER = torch.tensor([3, 1, 0, 2, 6, 4, 4])
 MANY = torch.randint(0, 6, (40,), generator=torch.Generator().manual_seed(0))
+
+
+def shuffle(x: Any, groups: int) -> Any:
+    """Channels of each group in turn, as ShuffleNet has them."""
+    n, c, h, w = x.shape
+    return x.view(n, groups, c // groups, h, w).transpose(1, 2).reshape(n, c, h, w)
+
 
 Case = tuple[tuple[int, ...], Callable[[Any], Any]]
 IMAGES: dict[str, Case] = {
@@ -51,6 +59,7 @@ IMAGES: dict[str, Case] = {
     "nearest by sizes": ((1, 17, 10, 13), lambda x: F.interpolate(x, size=(23, 26))),
     "nearest exact": ((2, 5, 6, 7), lambda x: F.interpolate(x, scale_factor=1.7, mode="nearest-exact")),
     "repeated": ((2, 3, 4, 5), lambda x: x.repeat(2, 3, 1, 2)),
+    "shuffled": ((2, 12, 5, 3), lambda x: shuffle(x, 3)),
     "unshuffled": ((2, 3, 6, 4), lambda x: F.pixel_unshuffle(x, 2)),
 }
 """Operators on images: a shape and what is made of it."""
@@ -161,6 +170,32 @@ def test_tables_of_operators_in_a_row_are_one() -> None:
         made = etir.compile(torch.export.export(model.eval(), (x,)), target="etir", delegates=["native"])
         (got,) = etir.runtime.load(made).forward(x)
         assert torch.allclose(got, model(x), atol=1e-5)
+
+
+def test_channels_that_are_shuffled() -> None:
+    """Groups of channels are dims that strides cannot make one of: it was a copy to planes, and another one back."""
+    x = torch.randn(1, 8, 6, 5)
+    ops, others = (operations(Between(f), x) for f in (lambda x: shuffle(x, 2), lambda x: x.flip(1)))
+    (take,) = (op for op in ops if isinstance(op, TakeOp))
+    assert take.numbers() == [None, [0, 4, 1, 5, 2, 6, 3, 7], None, None]
+    assert len(ops) == len(others)  # copies of the input and to the output, and zeros around images
+
+
+def test_a_result_that_is_given_back() -> None:
+    """What is given back is written there, as its planes."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(16, 16, 1)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.first(x).flip(3)
+
+    ops = operations(Model(), torch.randn(1, 16, 6, 5))
+    (take,) = (op for op in ops if isinstance(op, TakeOp))
+    assert place_of(take.c).base.type == memref((1, 16, 6, 5))
+    assert sum(isinstance(op, MapOp) for op in ops) == 1  # of the input
 
 
 MEMORY: dict[str, Callable[[Any], Any]] = {
