@@ -352,7 +352,7 @@ def _resize(match: Match) -> str | None:
 
 def numbers_of(value: object) -> SSAValue | None:
     """The constant numbers of elements that a tensor of integers is views of; None where it is none."""
-    while isinstance(value, SSAValue) and isinstance(value.owner, SchemaOp) and operator_of(value.owner) in VIEWS:
+    while isinstance(value, SSAValue) and isinstance(value.owner, SchemaOp) and is_view(value.owner):
         value = value.owner.operands[0]
     return value if isinstance(value, SSAValue) and is_constant(value) else None
 
@@ -383,7 +383,7 @@ def _gathers() -> list[Row]:
         node = op(GATHER) if index is None else op(GATHER, index=index)
         found.append(Row(node, (*FLOATS, dtypes("int64", of=("index",)), _gather)))
         inputs = {} if index is None else {"self": index}
-        index = op(*VIEWS, duplicable=True, inputs=inputs)
+        index = op(*(name for name in VIEWS if name not in WITH_CONDITIONS), duplicable=True, inputs=inputs)
     return found
 
 
@@ -400,7 +400,7 @@ def _numbers_viewed(match: Match) -> str | None:
 
 def viewed_numbers() -> Sequence[Row]:
     """What stands in a function beside what is claimed: views of the numbers that a gather reads."""
-    return rows([name for name in VIEWS if "index_select" not in name], *SHAPES, dtypes("int64"), _numbers_viewed)
+    return rows([name for name in VIEWS if name not in WITH_CONDITIONS], *SHAPES, dtypes("int64"), _numbers_viewed)
 
 
 SHAPES: tuple[Condition, ...] = (bounded, contiguous(), has_elements, known_numbers, _few_dims, sizes_fit)
