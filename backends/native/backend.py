@@ -123,10 +123,12 @@ class NativeBackend(Backend):
         from etir.backends.native.over import set_pairs
         from etir.backends.native.passes.native_group import group_operators
         from etir.backends.native.savings import choose_savings
+        from etir.backends.native.statistics import split_statistics
         from etir.backends.native.taken import spell_out_indices
 
         spell_out_batch_norms(outlined.func, outlined.symbols)
         spell_out_indices(outlined.func, outlined.symbols)
+        split_statistics(outlined.func)
         group_operators(outlined.func)
         if not options.linked:
             set_pairs(outlined.func, Frame(outlined.module))

@@ -15,8 +15,11 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.patterns import Condition, Match, condition, operator_of
 from etir.backends.native.dims import bounds_around, dims
+from etir.backends.native.folds import FOLDS, may_be_none, reduced_count
 from etir.backends.native.sizes import at_least, expr_of, is_known
+from etir.backends.native.statistics import VAR_MEAN
 from etir.dialects.et.layout import dims_of
+from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr, symbol
 from etir.lowering.build.sizes import dim_of
 
@@ -160,10 +163,13 @@ def _normalized(match: Match) -> str | None:
     return None if is_known(_dims(match, "input")[-count:]) else "a norm along dims that are known at run time"
 
 
-def _extremum(match: Match) -> str | None:
-    given = _dims(match, "self")
-    along = [given[d % len(given)] for d in match.arg("dim") or range(len(given))]
-    return None if is_known(along) else "the largest or smallest number of dims that may be empty"
+def _reduction(match: Match) -> str | None:
+    op = cast(SchemaOp, match.op)
+    if operator_of(op) in FOLDS and may_be_none(op):
+        return "the largest or smallest number of dims that may be empty"
+    if "correction" not in op.SCHEMA.index or op.arg("correction") == 0 or is_known([reduced_count(op)]):
+        return None
+    return "a variance of a number of elements that is known at run time only"
 
 
 def _join(match: Match) -> str | None:
@@ -259,7 +265,7 @@ _CHECKS = {
         ["aten.view_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.dims", "aten.squeeze_copy.dim"],
         _view,
     ),
-    **dict.fromkeys(["aten.amax.default", "aten.amin.default"], _extremum),
+    **dict.fromkeys([*FOLDS, VAR_MEAN], _reduction),
     **dict.fromkeys(["aten.cat.default", "aten.stack.default"], _join),
     "aten.expand_copy.default": _expand,
     "aten.slice_copy.Tensor": _slice,

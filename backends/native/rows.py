@@ -14,8 +14,10 @@ from etir.backends.api.patterns import Condition, Match, Node, Row, condition, o
 from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import ELEMENTWISE
+from etir.backends.native.folds import FOLDS
 from etir.backends.native.gather import LONGEST
 from etir.backends.native.runs import run_of
+from etir.backends.native.statistics import VAR_MEAN
 from etir.backends.native.taken import MOST_RUNS, TAKES, is_short, is_table, tables_of
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
 from etir.backends.native.windows import as_pair, can_be_cut, counts_inside, has_small_groups, window_of
@@ -66,13 +68,7 @@ POOLS = (
 )
 """Windows without weights."""
 
-REDUCTIONS = (
-    "aten.mean.dim",
-    "aten.sum.dim_IntList",
-    "aten.amax.default",
-    "aten.amin.default",
-    "aten.linalg_vector_norm.default",
-)
+REDUCTIONS = tuple(FOLDS)
 """One number for all elements of some dims."""
 
 RESIZES = ("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default")
@@ -205,16 +201,20 @@ def _constant_batch_norm(match: Match) -> str | None:
     return "a tensor without elements" if 0 in dims else _unread_statistics(match)
 
 
-@condition("the root of a sum of squares")
-def _euclidean(match: Match) -> str | None:
-    given = match.arg("ord")
-    return None if isinstance(given, (int, float)) and given == 2 else f"a norm of the order {given}"
+@condition("a number of each row alone")
+def _reduction(match: Match) -> str | None:
+    read = any(result.first_use is not None for result in match.op.results[1:])
+    if read:
+        return "the places of the largest or smallest elements are read"
+    return _is_float(match) if "dtype" in cast(SchemaOp, match.op).SCHEMA.index else None
 
 
-@condition("a result of float32")
-def _float_result(match: Match) -> str | None:
+def _is_float(match: Match) -> str | None:
     given = match.arg("dtype")
     return None if given is None or str(getattr(match.op.results[0].type, "element_type", "")) == "f32" else "a dtype"
+
+
+_float_result = Condition("a result of float32", _is_float)
 
 
 @condition("a matrix of weights")
@@ -466,9 +466,8 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.convolution.default"], *COMMON, _convolution),
         *rows(["aten.max_pool2d_with_indices.default"], *FLOATS, _pool),
         *rows([name for name in POOLS if "max" not in name], *COMMON, _pool),
-        *rows(["aten.mean.dim", "aten.sum.dim_IntList"], *COMMON, _float_result),
-        *rows(["aten.amax.default", "aten.amin.default"], *COMMON),
-        *rows(["aten.linalg_vector_norm.default"], *COMMON, _float_result, _euclidean),
+        *rows(REDUCTIONS, *FLOATS, _reduction),
+        *rows([VAR_MEAN], *COMMON),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
         *rows(plain, *SHAPES, _of(("float32",), "float32", "bool"), elementwise_fits()),
         *rows(tests, *SHAPES, _of(("bool",), "float32", "bool"), elementwise_fits()),

@@ -63,7 +63,7 @@ from etir.backends.native.sizes import is_known, most
 from etir.backends.native.sizes_attr import SizesAttr, shown
 
 f32 = Float32Type()
-COMBINATIONS = ("max", "min", "sum", "mean")
+COMBINATIONS = ("max", "min", "sum", "mean", "prod")
 """How reductions and windows combine their elements."""
 
 
@@ -392,7 +392,7 @@ class CombineOp(TemplateOp):
 
 @irdl_op_definition
 class PoolOp(CombineOp):
-    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` over windows: a [..., w, taps, taps,
+    """The largest or smallest number, the sum, mean or product, of ``body(a, extra)`` over windows: a [..., w, taps, taps,
     c], extra and c [..., w, c].
     """
 
@@ -407,7 +407,7 @@ class PoolOp(CombineOp):
 
 @irdl_op_definition
 class ReduceOp(CombineOp):
-    """The largest or smallest number, the sum or the mean, of ``body(a, extra)`` along the last dim: a and extra [...,
+    """The largest or smallest number, the sum, mean or product, of ``body(a, extra)`` along the last dim: a and extra [...,
     n], c [...].
     """
 

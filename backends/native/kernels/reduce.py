@@ -70,7 +70,7 @@ class Reduce(Template):
         if rest:
             last = f"vselect(vfirst({rest}), {value(str(rest))}, vset({START[kind]}))"
             body.append(f"{{ const long j = {whole}; {step.format(last)} }}")
-        found = {"max": "vlargest(s)", "min": "-vlargest(-s)", "sum": "vsum(s)"}
+        found = {"max": "vlargest(s)", "min": "-vlargest(-s)", "sum": "vsum(s)", "prod": "vproduct(s)"}
         found["mean"] = f"vsum(s) / {count_text(n)}"
         lines = [
             "for (long row = begin; row < end; ++row) {",

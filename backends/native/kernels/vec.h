@@ -325,6 +325,7 @@ ETIR_INLINE vf vtrunc(vf x) {
 
 #if ETIR_VW == 1
 ETIR_INLINE float vsum(vf x) { return x; }
+ETIR_INLINE float vproduct(vf x) { return x; }
 ETIR_INLINE float vlargest(vf x) { return x; }
 #else
 // In pairs: the error grows with the logarithm of the number of lanes.
@@ -335,6 +336,11 @@ ETIR_INLINE float vsum(vf x) {
     for (int i = 0; i < width; ++i) part[i] += part[i + width];
   }
   return part[0];
+}
+ETIR_INLINE float vproduct(vf x) {
+  float product = x[0];
+  for (int i = 1; i < ETIR_VW; ++i) product *= x[i];
+  return product;
 }
 ETIR_INLINE float vlargest(vf x) {
   float largest = x[0];

@@ -188,15 +188,21 @@ class Depthwise(Template):
         c[...] = run_body(op.body.block, [sums, *extra])
 
 
-COMBINE = {"max": "s = vmax(s, {0});", "min": "s = vmin(s, {0});", "sum": "s += {0};", "mean": "s += {0};"}
+COMBINE = {
+    "max": "s = vmax(s, {0});",
+    "min": "s = vmin(s, {0});",
+    "sum": "s += {0};",
+    "mean": "s += {0};",
+    "prod": "s *= {0};",
+}
 """How a vector is combined with what there is, by kind."""
-START = {"max": "-__builtin_inff()", "min": "__builtin_inff()", "sum": "0.0f", "mean": "0.0f"}
+START = {"max": "-__builtin_inff()", "min": "__builtin_inff()", "sum": "0.0f", "mean": "0.0f", "prod": "1.0f"}
 """What there is before the first element."""
 
 
 def combined(kind: str, wide: Any, axes: Any) -> Any:
     """What a kind means on an array of float64."""
-    return {"max": wide.max, "min": wide.min, "sum": wide.sum, "mean": wide.mean}[kind](axes)
+    return {"max": wide.max, "min": wide.min, "sum": wide.sum, "mean": wide.mean, "prod": wide.prod}[kind](axes)
 
 
 @template(PoolOp)

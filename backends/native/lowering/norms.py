@@ -13,7 +13,7 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.body import Body, rounded
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
-from etir.backends.native.lowering.reductions import reduce_to
+from etir.backends.native.lowering.reductions import reduce_to, square_of_difference
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import MapOp, NormOp, SoftmaxOp, YieldOp, body_of, f32
@@ -157,7 +157,7 @@ def _statistics(lowering: Lowering, x: Place, kept: int, like: SchemaOp) -> tupl
     """Mean and variance of all but the first dims, of which so many are kept."""
     mean, variance = lowering.buffer(x.shape[:kept]), lowering.buffer(x.shape[:kept])
     reduce_to(lowering, "mean", x, mean, like)
-    reduce_to(lowering, "mean", x, variance, like, mean)
+    reduce_to(lowering, "mean", x, variance, like, square_of_difference(), mean)
     return mean, variance
 
 

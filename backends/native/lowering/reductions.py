@@ -10,13 +10,13 @@ take its memory once more.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from xdsl.dialects import math as functions
 from xdsl.ir import Operation, Region, SSAValue
 
-from etir.backends.api.patterns import operator_of
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
+from etir.backends.native.folds import Each, folds_of, reduced_dims
 from etir.backends.native.kernels.loops import collapsed
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members
 from etir.backends.native.lowering.images import identity
@@ -27,37 +27,63 @@ from etir.backends.native.tile import MapOp, PoolOp, ReduceOp, YieldOp, body_of
 
 LANES = 8
 """Elements side by side that are worth vectors; fewer are copied to where more are."""
-NORM = "aten.linalg_vector_norm.default"
-KINDS = {
-    "aten.mean.dim": "mean",
-    "aten.sum.dim_IntList": "sum",
-    NORM: "sum",
-    "aten.amax.default": "max",
-    "aten.amin.default": "min",
-}
-"""Reductions to how they combine elements."""
-
 
 @lowers("reduce")
 def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
-    """One number for all elements of some dims."""
+    """One number for all elements of some dims: the walks of ``folds.py``, and what is made of the numbers they find."""
     (op,) = members(group)
     place = lowering.place(outside[op.arg("self")])
-    rank = len(place.shape)
-    dims = sorted({d % rank for d in op.arg("dim") or range(rank)}) if rank else []
-    kept = [d for d in range(rank) if d not in dims]
+    along = reduced_dims(op)
+    kept = [d for d in range(len(place.shape)) if d not in along]
     wanted = [place.shape[d] for d in kept]
     order = turned(place.permuted(kept))
     value = group.outputs[0]
     out = lowering.result(value, wanted) if order is None else result_in_order(lowering, value, order, wanted)
-    is_norm = operator_of(op) == NORM
-    reduce_to(lowering, KINDS[operator_of(op)], place.permuted([*kept, *dims]), out, op, squares=is_norm)
-    if is_norm:
-        region = body_of(1)
-        root = Body(region.block, {}).make(functions.SqrtOp, region.block.args[0])
-        region.block.add_op(YieldOp(root))
-        to = lowering.memref(out)
-        lowering.add(MapOp(to, [to], region), group)
+    x = place.permuted([*kept, *along])
+    folds = folds_of(op)
+    found: list[Place] = []
+    for walk in folds.walks:
+        to = out if len(found) == len(folds.walks) - 1 else _like(lowering, out)
+        center = found[0] if walk.center else None
+        each = identity() if walk.each is None else _body(walk.each, 1 if center is None else 2)
+        reduce_to(lowering, walk.kind, x, to, op, each, center)
+        if walk.then is not None:
+            _made_of(lowering, group, walk.then, [to], to)
+        found.append(to)
+    if folds.result is not None:
+        _made_of(lowering, group, folds.result, found, out)
+
+
+def _like(lowering: Lowering, place: Place) -> Place:
+    """New memory whose elements lie in the order of those of a place."""
+    order = turned(place)
+    if order is None:
+        return lowering.buffer(place.shape)
+    return lowering.dense_buffer(tuple(place.shape[d] for d in order)).permuted([order.index(d) for d in range(len(order))])
+
+
+def _body(each: Each, count: int) -> Region:
+    """A body of ``count`` numbers."""
+    region = body_of(count)
+    build = Body(region.block, {})
+    region.block.add_op(YieldOp(each(build, region.block.args)))
+    return region
+
+
+def _made_of(lowering: Lowering, group: GroupOp, each: Each, found: Sequence[Place], out: Place) -> None:
+    """Numbers of others of the same dims."""
+    inputs = [lowering.memref(place) for place in found]
+    lowering.add(MapOp(lowering.memref(out), inputs, _body(each, len(inputs))), group)
+
+
+def square_of_difference() -> Region:
+    """The square of the difference of an element from a number."""
+
+    def each(build: Body, values: Sequence[SSAValue]) -> SSAValue:
+        off = build.sub(values[0], values[1])
+        return build.mul(off, off)
+
+    return _body(each, 2)
 
 
 def reduce_to(
@@ -66,14 +92,13 @@ def reduce_to(
     x: Place,
     out: Place,
     like: Operation,
+    each: Region | None = None,
     center: Place | None = None,
-    *,
-    squares: bool = False,
 ) -> None:
-    """Reduce the last dims of ``x``, those that ``out`` does not have; or the ``squares`` of the elements, or of their
-    differences from ``center``, which has the dims of ``out``.
+    """Reduce the last dims of ``x``, those that ``out`` does not have: its elements, or what the body ``each`` makes of
+    them, and of ``center``, which has the dims of ``out``.
     """
-    each = _squares(center, squares)
+    each = identity() if each is None else each
     kept = len(out.shape)
     if kept and _lies_along(x, out):
         inner = [d for d in range(kept) if x.strides[d] == 1 and x.shape[d] != 1][0]
@@ -89,17 +114,6 @@ def reduce_to(
     if center is not None:
         extra.append(lowering.memref(Place(center.base, flat.shape, (*center.strides, 0), center.offset)))
     lowering.add(ReduceOp(kind, lowering.memref(flat), lowering.memref(out), extra, each), like)
-
-
-def _squares(center: Place | None, squares: bool) -> Region:
-    """The square of the difference of the two arguments, the only one, or its square."""
-    if center is None and not squares:
-        return identity()
-    made = body_of(1 if center is None else 2)
-    build = Body(made.block, {})
-    off = made.block.args[0] if center is None else build.sub(made.block.args[0], made.block.args[1])
-    made.block.add_op(YieldOp(build.mul(off, off)))
-    return made
 
 
 def _lies_along(x: Place, out: Place) -> bool:

@@ -13,7 +13,8 @@ A root pulls in the elementwise operators that follow it on tensors of its shape
 others read: rule ``epilogue`` for products, ``map`` for elementwise operators. ``x * sigmoid(x)`` reads the root twice.
 An elementwise root also takes those beside it that only its followers read: both terms of ``x * cos + y * sin``.
 A product whose result is only viewed before an elementwise operator keeps its group; the view stands between two
-groups. A batch norm with constants is a product and a sum (:mod:`etir.backends.native.batch_norm`).
+groups. A batch norm with constants is a product and a sum (:mod:`etir.backends.native.batch_norm`), a variance with a
+mean two reductions (:mod:`etir.backends.native.statistics`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from etir.backends.native.batch_norm import spell_out_batch_norms
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
+from etir.backends.native.statistics import split_statistics
 from etir.backends.native.taken import spell_out_indices
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
@@ -166,4 +168,5 @@ class NativeGroupPass(Pass):
             if isinstance(func, FuncOp) and "backend.delegate" in func.attributes:
                 spell_out_batch_norms(func, symbols)
                 spell_out_indices(func, symbols)
+                split_statistics(func)
                 group_operators(func)
