@@ -18,6 +18,7 @@ from etir.backends.native.dims import bounds_around, dims
 from etir.backends.native.folds import FOLDS, may_be_none, reduced_count
 from etir.backends.native.sizes import at_least, expr_of, is_known
 from etir.backends.native.statistics import VAR_MEAN
+from etir.backends.native.windows import MEANS
 from etir.dialects.et.layout import dims_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr, symbol
@@ -280,9 +281,11 @@ _CHECKS = {
     **dict.fromkeys(
         [
             "aten.max_pool2d_with_indices.default",
-            "aten.avg_pool2d.default",
+            *MEANS,
             "aten._adaptive_avg_pool2d.default",
             "aten.adaptive_avg_pool2d.default",
+            "aten.adaptive_avg_pool1d.default",
+            "aten.adaptive_max_pool2d.default",
         ],
         _pool,
     ),

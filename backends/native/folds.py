@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dims import dims
-from etir.backends.native.elementwise import POWERS, Body
+from etir.backends.native.elementwise import POWERS
 from etir.backends.native.sizes import is_known
 from etir.dialects.schema_op import SchemaOp
 
@@ -116,6 +116,7 @@ def _variance(op: Any) -> Folds:
     and differ by their last digits: its square is taken away.
     """
     correction = 1.0 if op.arg("correction") is None else float(op.arg("correction"))
+
     def off(b: Body, v: Sequence[SSAValue]) -> SSAValue:
         return b.sub(v[0], v[1])
 

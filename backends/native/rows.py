@@ -20,7 +20,8 @@ from etir.backends.native.runs import run_of
 from etir.backends.native.statistics import VAR_MEAN
 from etir.backends.native.taken import MOST_RUNS, TAKES, is_short, is_table, tables_of
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
-from etir.backends.native.windows import as_pair, can_be_cut, counts_inside, has_small_groups, window_of
+from etir.backends.native.uneven import MOST_POOLS, uneven_runs
+from etir.backends.native.windows import MEANS, can_be_cut, counts_inside, has_small_groups, own_divisor, window_of
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.dialects.schema_op import SchemaOp
@@ -60,11 +61,13 @@ MASKS = ("aten.where.self", "aten.masked_fill.Scalar")
 MOST_FLAGS = 1 << 16
 """Truth values of a constant: each is a float of the file for code, and a byte for the kernels."""
 
+LARGEST = ("aten.max_pool2d_with_indices.default", "aten.adaptive_max_pool2d.default")
 POOLS = (
-    "aten.max_pool2d_with_indices.default",
-    "aten.avg_pool2d.default",
+    *LARGEST,
+    *MEANS,
     "aten._adaptive_avg_pool2d.default",
     "aten.adaptive_avg_pool2d.default",
+    "aten.adaptive_avg_pool1d.default",
 )
 """Windows without weights."""
 
@@ -303,31 +306,40 @@ def _select(match: Match) -> str | None:
 @condition("windows inside of the image and of zeros around it")
 def _pool(match: Match) -> str | None:
     given = match.type("self")
-    if given is None or len(given.get_shape()) != 4:
-        return "an image without a batch"
-    if operator_of(match.op) == "aten.max_pool2d_with_indices.default":
-        return "the places of the largest elements are read" if match.op.results[1].first_use is not None else None
+    if given is None or len(given.get_shape()) != (3 if "pool1d" in operator_of(match.op) else 4):
+        return "an image or a signal without a batch"
+    if any(result.first_use is not None for result in match.op.results[1:]):
+        return "the places of the largest elements are read"
     if "adaptive" in operator_of(match.op):
-        wanted = as_pair(match.arg("output_size"))
-        sizes = zip(given.get_shape()[2:], wanted, strict=True)
-        even = all(size == 1 if n == DYNAMIC_INDEX else n % size == 0 for n, size in sizes)
-        return None if even else "windows of several sizes"
-    if match.arg("divisor_override") is not None:
-        return "a divisor of its own"
+        return _adaptive_pool(cast(SchemaOp, match.op), given.get_shape()[2:])
+    if operator_of(match.op) in LARGEST:
+        return None
     if counts_inside(match.op):
         return None if can_be_cut(match.op) else "windows without an element of the image, or sizes of the call"
-    if match.arg("ceil_mode") and _has_cut_windows(match, given.get_shape()[2:]):
+    op = cast(SchemaOp, match.op)
+    if own_divisor(op) is None and match.arg("ceil_mode") and _has_cut_windows(op):
         return "a mean of windows that are cut (ceil_mode)"
     return None
 
 
-def _has_cut_windows(match: Match, sides: Sequence[int]) -> bool:
+def _adaptive_pool(op: SchemaOp, sides: Sequence[int]) -> str | None:
+    """Windows of one size, or of sizes that are a few operations; sizes of the call become one pixel."""
+    if DYNAMIC_INDEX in sides:
+        wanted = op.arg("output_size")
+        even = all(size == 1 if n == DYNAMIC_INDEX else n % size == 0 for n, size in zip(sides, wanted, strict=True))
+        return None if even else "windows of several sizes"
+    runs = uneven_runs(op)
+    count = 1 if runs is None else len(runs[0]) * len(runs[1])
+    return None if count <= MOST_POOLS else f"windows of several sizes, in {count} runs"
+
+
+def _has_cut_windows(op: SchemaOp) -> bool:
     """Whether there are more windows than fit into an image of this height and width, with what is around it."""
-    size, padding = as_pair(match.arg("kernel_size")), as_pair(match.arg("padding"))
-    stride = as_pair(match.arg("stride") or size)
-    fitting = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(sides, size, stride, padding, strict=True)]
-    result = match.op.results[0].type
-    return not isinstance(result, TensorType) or fitting != [*result.get_shape()[2:]]
+    types = (cast("TensorType[Attribute]", value.type) for value in (op.arg("self"), op.results[0]))
+    given, result = ((1, *type.get_shape()[2:])[-2:] for type in types)
+    window = window_of(op)
+    sizes = zip(given, window.padding, window.size, window.stride, strict=True)
+    return [(n + 2 * p - k) // s + 1 for n, p, k, s in sizes] != [*result]
 
 
 @condition("each element several times, or the nearest one of known sizes")
@@ -464,8 +476,8 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.linear.default"], *COMMON, _matrix),
         *rows(["aten.mm.default", "aten.bmm.default"], *COMMON),
         *rows(["aten.convolution.default"], *COMMON, _convolution),
-        *rows(["aten.max_pool2d_with_indices.default"], *FLOATS, _pool),
-        *rows([name for name in POOLS if "max" not in name], *COMMON, _pool),
+        *rows(LARGEST, *FLOATS, _pool),
+        *rows([name for name in POOLS if name not in LARGEST], *COMMON, _pool),
         *rows(REDUCTIONS, *FLOATS, _reduction),
         *rows([VAR_MEAN], *COMMON),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),

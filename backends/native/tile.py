@@ -392,8 +392,8 @@ class CombineOp(TemplateOp):
 
 @irdl_op_definition
 class PoolOp(CombineOp):
-    """The largest or smallest number, the sum, mean or product, of ``body(a, extra)`` over windows: a [..., w, taps, taps,
-    c], extra and c [..., w, c].
+    """The largest or smallest number, the sum, mean or product, of ``body(a, extra)`` over windows: a [..., w, taps,
+    taps, c], extra and c [..., w, c].
     """
 
     name = "tile.pool"
@@ -407,8 +407,8 @@ class PoolOp(CombineOp):
 
 @irdl_op_definition
 class ReduceOp(CombineOp):
-    """The largest or smallest number, the sum, mean or product, of ``body(a, extra)`` along the last dim: a and extra [...,
-    n], c [...].
+    """The largest or smallest number, the sum, mean or product, of ``body(a, extra)`` along the last dim: a and extra
+    [..., n], c [...].
     """
 
     name = "tile.reduce"

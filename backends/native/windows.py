@@ -92,17 +92,17 @@ def _window_of(op: SchemaOp) -> Window:
         if window.transposed:
             return window
         return _without_zeros(window, _extents(op.results[0]), _extents(op.arg("input")))
-    extents = _shape(op.arg("self"))[-2:]
     if name == "aten.mean.dim":
-        return Window(as_pair(extents))
+        return Window(as_pair(_shape(op.arg("self"))[-2:]))
+    rank = len(_shape(op.arg("self"))) - 2
     if "adaptive" in name:
-        wanted = as_pair(op.arg("output_size"))
+        extents, wanted = _extents(op.arg("self")), as_pair(op.arg("output_size"), rank)
         step = (extents[0] // wanted[0], extents[1] // wanted[1])
         return Window(step, step)
-    size = as_pair(op.arg("kernel_size"))
-    stride = as_pair(op.arg("stride") or size)
-    dilation = as_pair(op.arg("dilation")) if "max" in name else (1, 1)
-    return Window(size, stride, as_pair(op.arg("padding")), dilation)
+    size = as_pair(op.arg("kernel_size"), rank)
+    stride = as_pair(op.arg("stride") or op.arg("kernel_size"), rank)
+    dilation = as_pair(op.arg("dilation"), rank) if takes_largest(op) else (1, 1)
+    return Window(size, stride, as_pair(op.arg("padding"), rank, 0), dilation)
 
 
 def _extents(value: SSAValue) -> tuple[int, ...]:
@@ -199,7 +199,7 @@ def border_for(op: SchemaOp) -> tuple[Pair, float]:
         reach = (result[2 + d] - 1) * window.stride[d] + (window.size[d] - 1) * window.dilation[d] + 1
         if is_known((reach, given[d])):
             border[d] = max(border[d], reach - given[d] - window.padding[d])
-    return (border[0], border[1]), -math.inf if operator_of(op).startswith("aten.max") else 0.0
+    return (border[0], border[1]), -math.inf if takes_largest(op) else 0.0
 
 
 def _border_of(window: Window, result: Sequence[int], given: Sequence[int]) -> Pair:
@@ -313,9 +313,30 @@ def has_small_groups(op: SchemaOp) -> bool:
     return window.groups > 1 and is_even and not window.transposed
 
 
+MEANS = ("aten.avg_pool1d.default", "aten.avg_pool2d.default")
+"""Pools of means whose windows the operator names."""
+
+
+def own_divisor(op: SchemaOp) -> int | None:
+    """The divisor that a pool of means has in place of its number of elements."""
+    return op.arg("divisor_override") if "divisor_override" in op.SCHEMA.index else None
+
+
+def takes_largest(op: SchemaOp) -> bool:
+    """Whether a pool is of largest numbers, not of means."""
+    return "max_pool" in operator_of(op)
+
+
+def divisor_of(op: SchemaOp) -> int | None:
+    """What sums of windows are divided by where that is one number, whatever part of a window is in the image."""
+    if operator_of(op) not in MEANS or counts_inside(op):
+        return None
+    return own_divisor(op) or math.prod(window_of(op).size)
+
+
 def counts_inside(op: SchemaOp) -> bool:
     """Whether an operator is a pool of means of what is in the image alone, and has windows that reach beyond it."""
-    if operator_of(op) != "aten.avg_pool2d.default" or op.arg("divisor_override") is not None:
+    if operator_of(op) not in MEANS or own_divisor(op) is not None:
         return False
     return not (any(op.arg("padding")) and op.arg("count_include_pad")) and any(border_for(op)[0])
 
@@ -339,7 +360,7 @@ def can_be_cut(op: SchemaOp) -> bool:
     is_plain = not is_pool and not window.transposed and window.stride == (1, 1)
     if not (is_known((*given, *result)) or is_plain):
         return False
-    if is_pool and not operator_of(op).startswith("aten.max") and not counts_inside(op):
+    if is_pool and not takes_largest(op) and not counts_inside(op) and divisor_of(op) is None:
         return False
     if not is_pool and window.groups > 1 and (window.transposed or not is_known((*given, *result))):
         return False

@@ -10,6 +10,7 @@ from etir.backends.native.lowering import (  # noqa: F401
     joins,
     maps,
     norms,
+    pools,
     products,
     reductions,
     resize,

@@ -1,4 +1,5 @@
-"""Convolutions and pools. Images have their channels side by side; one of a row alone has its columns there.
+"""Convolutions of images, and images that become larger. Images have their channels side by side; one of a row alone
+has its columns there.
 
 A window of a convolution whose columns lie side by side is one run of its channels: the product's depth. Where they do
 not (dilated windows, groups of channels, transposed convolutions, parts of what is joined) every column
@@ -18,7 +19,6 @@ from typing import cast
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Region, SSAValue
 
-from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
@@ -36,7 +36,6 @@ from etir.backends.native.tile import (
     BrgemmOp,
     DepthwiseOp,
     MapOp,
-    PoolOp,
     YieldOp,
     body_of,
     memref,
@@ -50,7 +49,6 @@ from etir.backends.native.windows import (
     border_for,
     cut_phases,
     edges_of,
-    image_shape,
     phases,
     window_of,
 )
@@ -173,7 +171,7 @@ def _depthwise(found: _Convolution, source: Place) -> None:
         _inside(found, source, b)
         return
     operands = found.operands(found.extras)
-    a = _windows(found.bordered(source), (n, h, w, kh, kw, c), window)
+    a = windows_in(found.bordered(source), (n, h, w, kh, kw, c), window)
     op = DepthwiseOp(lowering.memref(a), b, lowering.memref(found.target), operands, found.region)
     lowering.add(op, found.group)
 
@@ -199,7 +197,7 @@ def _inside(found: _Convolution, source: Place, taps: SSAValue) -> None:
     lowering.add(DepthwiseInsideOp(x, taps, target, operands, steps, found.region), found.group)
 
 
-def _windows(x: Place, dims: tuple[int, ...], window: Window) -> Place:
+def windows_in(x: Place, dims: tuple[int, ...], window: Window) -> Place:
     """Windows [n, h, w, rows, columns, c] of an image."""
     batch, row, column, channel = x.strides
     (sy, sx), (dy, dx) = window.stride, window.dilation
@@ -460,58 +458,11 @@ def _transposed(found: _Convolution, source: Place) -> None:
             _product(found, a, lowering.memref(b), part(found.target), extras, (y.taps, z.taps))
 
 
-# --- pools ------------------------------------------------------------------------------------------------------------
-
-
 def identity() -> Region:
     """A body that is its argument."""
     region = body_of(1)
     region.block.add_op(YieldOp(region.block.args[0]))
     return region
-
-
-@lowers("pool")
-def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
-    """Windows without weights."""
-    (root,) = members(group)
-    window = window_of(root)
-    given = lowering.place(outside[root.arg("self")])
-    source = as_image(given)
-    kind = "max" if operator_of(root).startswith("aten.max") else "mean"
-    dims = image_shape(root.results[0], given.shape)
-    if lowering.is_cut(root):
-        _cut_pool(lowering, group, in_border(lowering, source, (0, 0), 0.0, root), kind)
-        return
-    border, value = border_for(root)
-    x = in_border(lowering, source, border, value, root)
-    skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
-    x = Place(x.base, x.shape, x.strides, x.offset + skipped[0] * x.strides[1] + skipped[1] * x.strides[2])
-    result = group.outputs[0]
-    if len(shape(result)) in (3, 4) and len(shape(result)) == len(given.shape):
-        target = as_image(lowering.image(result))
-    else:
-        target = lowering.new_image(dims, (0, 0), 0.0)
-        found = target.viewed(shape(result))
-        assert found is not None
-        lowering.places[result] = found
-    c = target.permuted([0, 2, 3, 1])
-    n, h, w, channels = c.shape
-    a = _windows(x, (n, h, w, *window.size, channels), window)
-    lowering.add(PoolOp(kind, lowering.memref(a), lowering.memref(c), [], identity()), group)
-
-
-def _cut_pool(lowering: Lowering, group: GroupOp, x: Place, kind: str) -> None:
-    """Largest numbers, or means, of the taps that are in the image."""
-    window = window_of(members(group)[0])
-    c = as_image(lowering.image(group.outputs[0])).permuted([0, 2, 3, 1])
-    n, h, w, channels = c.shape
-    ways = edges_of(window, (h, w), x.shape[1:3])
-    for y in ways[0]:
-        for z in ways[1]:
-            start = Place(x.base, x.shape, x.strides, x.offset + y.start * x.strides[1] + z.start * x.strides[2])
-            a = _windows(start, (n, y.count, z.count, y.taps, z.taps, channels), window)
-            part = c.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
-            lowering.add(PoolOp(kind, lowering.memref(a), lowering.memref(part), [], identity()), group)
 
 
 @moves("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")

@@ -28,9 +28,10 @@ from etir.backends.native.tile import MapOp, PoolOp, ReduceOp, YieldOp, body_of
 LANES = 8
 """Elements side by side that are worth vectors; fewer are copied to where more are."""
 
+
 @lowers("reduce")
 def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
-    """One number for all elements of some dims: the walks of ``folds.py``, and what is made of the numbers they find."""
+    """One number for all elements of some dims: the walks of ``folds.py``, and what is made of what they find."""
     (op,) = members(group)
     place = lowering.place(outside[op.arg("self")])
     along = reduced_dims(op)
@@ -59,7 +60,9 @@ def _like(lowering: Lowering, place: Place) -> Place:
     order = turned(place)
     if order is None:
         return lowering.buffer(place.shape)
-    return lowering.dense_buffer(tuple(place.shape[d] for d in order)).permuted([order.index(d) for d in range(len(order))])
+    return lowering.dense_buffer(tuple(place.shape[d] for d in order)).permuted(
+        [order.index(d) for d in range(len(order))]
+    )
 
 
 def _body(each: Each, count: int) -> Region:

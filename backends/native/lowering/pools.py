@@ -1,0 +1,106 @@
+"""Pools: the largest numbers, or the means, of windows of an image whose channels lie side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.ir import Region
+
+from etir.backends.native.dialect import GroupOp
+from etir.backends.native.elementwise import Body
+from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
+from etir.backends.native.lowering.images import identity, in_border, windows_in
+from etir.backends.native.places import Place
+from etir.backends.native.tile import PoolOp, YieldOp, body_of
+from etir.backends.native.uneven import Run, uneven_runs
+from etir.backends.native.windows import (
+    as_image,
+    border_for,
+    divisor_of,
+    edges_of,
+    image_shape,
+    takes_largest,
+    window_of,
+)
+
+
+@lowers("pool")
+def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
+    """Windows without weights."""
+    (root,) = members(group)
+    given = lowering.place(outside[root.arg("self")])
+    source = as_image(given)
+    if (runs := uneven_runs(root)) is not None:
+        _uneven_pool(lowering, group, in_border(lowering, source, (0, 0), 0.0, root), runs)
+        return
+    window = window_of(root)
+    dims = image_shape(root.results[0], given.shape)
+    if lowering.is_cut(root):
+        _cut_pool(lowering, group, in_border(lowering, source, (0, 0), 0.0, root))
+        return
+    border, value = border_for(root)
+    x = in_border(lowering, source, border, value, root)
+    skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
+    x = Place(x.base, x.shape, x.strides, x.offset + skipped[0] * x.strides[1] + skipped[1] * x.strides[2])
+    result = group.outputs[0]
+    if len(shape(result)) in (3, 4) and len(shape(result)) == len(given.shape):
+        target = as_image(lowering.image(result))
+    else:
+        target = lowering.new_image(dims, (0, 0), 0.0)
+        found = target.viewed(shape(result))
+        assert found is not None
+        lowering.places[result] = found
+    c = target.permuted([0, 2, 3, 1])
+    n, h, w, channels = c.shape
+    a = windows_in(x, (n, h, w, *window.size, channels), window)
+    _add_pool(lowering, group, a, c)
+
+
+def _add_pool(lowering: Lowering, group: GroupOp, a: Place, c: Place) -> None:
+    """The largest numbers or means of windows a [n, h, w, rows, columns, c]; or sums of shares of another number of
+    elements than windows have.
+    """
+    (root,) = members(group)
+    kind, body = "max" if takes_largest(root) else "mean", identity()
+    divisor = divisor_of(root)
+    if divisor not in (None, a.shape[3] * a.shape[4]):
+        kind, body = "sum", _shares(cast(int, divisor))
+    lowering.add(PoolOp(kind, lowering.memref(a), lowering.memref(c), [], body), group)
+
+
+def _shares(divisor: int) -> Region:
+    """An element divided by a number."""
+    region = body_of(1)
+    build = Body(region.block, {})
+    region.block.add_op(YieldOp(build.mul(region.block.args[0], 1 / divisor)))
+    return region
+
+
+def _cut_pool(lowering: Lowering, group: GroupOp, x: Place) -> None:
+    """Of the taps that are in the image."""
+    window = window_of(members(group)[0])
+    c = as_image(lowering.image(group.outputs[0])).permuted([0, 2, 3, 1])
+    n, h, w, channels = c.shape
+    ways = edges_of(window, (h, w), x.shape[1:3])
+    for y in ways[0]:
+        for z in ways[1]:
+            start = Place(x.base, x.shape, x.strides, x.offset + y.start * x.strides[1] + z.start * x.strides[2])
+            a = windows_in(start, (n, y.count, z.count, y.taps, z.taps, channels), window)
+            _add_pool(lowering, group, a, c.sliced(1, y.first, y.count).sliced(2, z.first, z.count))
+
+
+def _uneven_pool(lowering: Lowering, group: GroupOp, x: Place, runs: tuple[Sequence[Run], Sequence[Run]]) -> None:
+    """Windows of several sizes: one operation for those of a size, at one distance from each other."""
+    c = as_image(lowering.image(group.outputs[0])).permuted([0, 2, 3, 1])
+    n, _, _, channels = c.shape
+    batch, row, column, _ = x.strides
+    for y in runs[0]:
+        for z in runs[1]:
+            a = Place(
+                x.base,
+                (n, y.count, z.count, y.taps, z.taps, channels),
+                (batch, y.stride * row, z.stride * column, row, column, 1),
+                x.offset + y.start * row + z.start * column,
+            )
+            _add_pool(lowering, group, a, c.sliced(1, y.first, y.count, y.step).sliced(2, z.first, z.count, z.step))
