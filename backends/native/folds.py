@@ -22,6 +22,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dims import dims
+from etir.backends.native.body import Body
 from etir.backends.native.elementwise import POWERS
 from etir.backends.native.sizes import is_known
 from etir.dialects.schema_op import SchemaOp

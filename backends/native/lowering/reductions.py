@@ -25,6 +25,8 @@ from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import MapOp, PoolOp, ReduceOp, YieldOp, body_of
 
+MOST_AS_ONE = 1 << 16
+"""Elements of one number that one thread combines in less time than several take to begin."""
 LANES = 8
 """Elements side by side that are worth vectors; fewer are copied to where more are."""
 
@@ -40,7 +42,7 @@ def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     order = turned(place.permuted(kept))
     value = group.outputs[0]
     out = lowering.result(value, wanted) if order is None else result_in_order(lowering, value, order, wanted)
-    x = place.permuted([*kept, *along])
+    x = place.permuted([*kept, *_as_they_lie(place, along)])
     folds = folds_of(op)
     found: list[Place] = []
     for walk in folds.walks:
@@ -53,6 +55,17 @@ def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
         found.append(to)
     if folds.result is not None:
         _made_of(lowering, group, folds.result, found, out)
+
+
+def _as_they_lie(place: Place, some: Sequence[int]) -> list[int]:
+    """Dims that are reduced, in whatever order: the innermost last, so that they are one dim more often. Where threads
+    are worth it, each of several dims is one operation that they share.
+    """
+    if not is_known([n for d in some for n in (place.shape[d], place.strides[d])]):
+        return [*some]
+    if math.prod(place.shape[d] for d in some) > MOST_AS_ONE:
+        return [*some]
+    return sorted(some, key=lambda d: -place.strides[d])
 
 
 def _like(lowering: Lowering, place: Place) -> Place:
