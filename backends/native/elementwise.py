@@ -109,6 +109,7 @@ POWERS: dict[float, Callable[[Body, SSAValue], SSAValue]] = {
     3.0: _power(3),
     4.0: lambda b, x: _power(2)(b, _power(2)(b, x)),
     0.5: lambda b, x: b.make(math.SqrtOp, x),
+    0.75: lambda b, x: b.mul(b.make(math.SqrtOp, x), b.make(math.SqrtOp, b.make(math.SqrtOp, x))),
     -0.5: lambda b, x: b.div(1.0, b.make(math.SqrtOp, x)),
     -1.0: lambda b, x: b.div(1.0, x),
     -2.0: lambda b, x: b.div(1.0, b.mul(x, x)),

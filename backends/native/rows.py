@@ -71,6 +71,9 @@ POOLS = (
 )
 """Windows without weights."""
 
+NEIGHBORS = "aten.avg_pool3d.default"
+"""Means of neighbors."""
+
 REDUCTIONS = tuple(FOLDS)
 """One number for all elements of some dims."""
 
@@ -342,6 +345,18 @@ def _has_cut_windows(op: SchemaOp) -> bool:
     return [(n + 2 * p - k) // s + 1 for n, p, k, s in sizes] != [*result]
 
 
+@condition("neighbors in one dim or two, without steps and borders")
+def _neighbors(match: Match) -> str | None:
+    given, sizes = match.type("self"), [*match.arg("kernel_size")]
+    if given is None or len(given.get_shape()) != 5 or is_dynamic(match):
+        return "an image without a batch, or sizes that are known at run time only"
+    if any(match.arg("padding")) or match.arg("divisor_override") is not None or match.arg("ceil_mode"):
+        return "windows with a border, or a divisor of their own"
+    if any(step != 1 for step in match.arg("stride") or sizes):
+        return "windows with steps"
+    return "windows of three dims" if len(sizes) != 3 or min(sizes) > 1 else None
+
+
 @condition("each element several times, or the nearest one of known sizes")
 def _upsample(match: Match) -> str | None:
     given, result = match.tensors[0].type, match.op.results[0].type
@@ -480,6 +495,7 @@ def claimed() -> Sequence[Row]:
         *rows([name for name in POOLS if name not in LARGEST], *COMMON, _pool),
         *rows(REDUCTIONS, *FLOATS, _reduction),
         *rows([VAR_MEAN], *COMMON),
+        *rows([NEIGHBORS], *COMMON, _neighbors),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
         *rows(plain, *SHAPES, _of(("float32",), "float32", "bool"), elementwise_fits()),
         *rows(tests, *SHAPES, _of(("bool",), "float32", "bool"), elementwise_fits()),

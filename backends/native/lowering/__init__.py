@@ -9,6 +9,7 @@ from etir.backends.native.lowering import (  # noqa: F401
     images,
     joins,
     maps,
+    neighbors,
     norms,
     pools,
     products,

@@ -154,3 +154,45 @@ def test_too_many_runs() -> None:
     exported = torch.export.export(model, (torch.randn(1, 3, given, given),))
     made = etir.compile(exported, target="etir", delegates=["native{cpus=x86-64}"])
     assert any("several sizes" in item.reason for item in made.delegation.backends[0].rejected)
+
+
+NEIGHBORS: dict[str, Pool] = {
+    **{f"response {size}": nn.LocalResponseNorm(size, alpha=0.3) for size in (2, 3, 5)},
+    "rows and columns": lambda y: F.avg_pool3d(y[:, None], (1, 3, 2), 1)[:, 0],
+    "channels and rows": lambda y: F.avg_pool3d(y[:, None], (2, 3, 1), 1)[:, 0],
+    "one": lambda y: F.avg_pool3d(y[:, None], 1)[:, 0] * 2.0,
+}
+
+
+@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize("which", list(NEIGHBORS))
+def test_means_of_neighbors(which: str, name: str) -> None:
+    """Along any dims of an image whose channels lie side by side, between convolutions, and as the program's result."""
+    torch.manual_seed(0)
+    pool, x = NEIGHBORS[which], torch.randn(2, 3, 9, 7)
+
+    def both(y: Tensor) -> Tensor:
+        return pool(y)[:, :7, :6, :5]
+
+    for alone in (False, True):
+        model = Between(both, 7 if not alone else 18, alone=alone).eval()
+        if not alone:
+            model.last = nn.Conv2d(model.pool(model.first(x)).shape[1], 8, 3)
+        exported = torch.export.export(model, (x,))
+        made = etir.compile(exported, target="etir", delegates=[f"native{{cpus={name}}}"])
+        assert not made.delegation.fallback and len(made.delegation.backends[0].partitions) == 1
+        assert alone or bytes_of(made) <= bytes_of(etir.compile(exported, target="etir"))
+        with torch.no_grad():
+            wanted = model(x)
+        for policy in ("trusted", "refuse"):
+            (got,) = etir.runtime.load(made, native=policy).forward(x)
+            torch.testing.assert_close(torch.as_tensor(got), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("given", "why"), [((2, 2, 2), "three dims"), ((1, 1, 2), "steps")])
+def test_neighbors_that_are_left(given: tuple[int, int, int], why: str) -> None:
+    stride = 1 if "dims" in why else 2
+    model = Between(lambda y: F.avg_pool3d(y[:, None], given, stride)[:, 0], alone=True).eval()
+    exported = torch.export.export(model, (torch.randn(1, 3, 9, 8),))
+    made = etir.compile(exported, target="etir", delegates=["native{cpus=x86-64}"])
+    assert any(why in item.reason for item in made.delegation.backends[0].rejected)
