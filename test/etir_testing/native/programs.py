@@ -66,6 +66,23 @@ class Shuffled(nn.Module):
         return self.last(nn.functional.pixel_shuffle(self.second(y) * self.scale, 3))
 
 
+class Reduced(nn.Module):
+    """Walks over pixels, channels and all of an image, and pools of several sizes and of neighbors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 12, 3, padding=1), nn.Conv2d(12, 20, 3, padding=1)
+        self.response = nn.LocalResponseNorm(3)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.sigmoid(self.first(x))
+        variance, mean = torch.var_mean(x, (2, 3), keepdim=True)
+        x = (x - mean) / (variance.sqrt() + x.norm(p=3, dim=1, keepdim=True) + x.prod(1, keepdim=True))
+        x = self.last(nn.functional.avg_pool2d(self.response(x), 3, 2, 1))
+        rows = nn.functional.adaptive_max_pool2d(x, (4, 3)) + nn.functional.adaptive_avg_pool2d(x, (4, 3))
+        return rows - rows.max(1, keepdim=True)[0], torch.logsumexp(x, (1, 2)), ((x - 1) ** 2).mean()
+
+
 def encoder() -> nn.Module:
     return nn.TransformerEncoderLayer(64, 4, 128, activation="gelu", batch_first=True, norm_first=True)
 
@@ -74,6 +91,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = 
     "images": (Images, ((2, 3, 41, 37),)),
     "rows": (Rows, ((2, 17, 70), (2, 17, 33))),
     "shuffled": (Shuffled, ((2, 3, 5, 4),)),
+    "reduced": (Reduced, ((2, 3, 13, 11),)),
     "encoder": (encoder, ((1, 19, 64),)),
 }
 
