@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.elementwise import ELEMENTWISE
-from etir.backends.native.rows import GATHER, NEIGHBORS, POOLS, PRODUCTS, REDUCTIONS, RESIZES
+from etir.backends.native.rows import GATHER, NEIGHBORS, POOLS, PRODUCTS, REDUCTIONS, RESIZES, SCAN
 from etir.backends.native.windows import has_small_groups, is_depthwise
 from etir.dialects.schema_op import SchemaOp
 
@@ -20,6 +20,7 @@ ROOTS: dict[str, str] = {
     **dict.fromkeys(RESIZES, "resize"),
     GATHER: "gather",
     NEIGHBORS: "neighbors",
+    SCAN: "scan",
     "aten.convolution.default": "convolution",
     "aten._softmax.default": "softmax",
     "aten._log_softmax.default": "softmax",

@@ -71,6 +71,8 @@ POOLS = (
 )
 """Windows without weights."""
 
+SCAN = "aten.cumsum.default"
+"""Running sums."""
 NEIGHBORS = "aten.avg_pool3d.default"
 """Means of neighbors."""
 
@@ -345,6 +347,14 @@ def _has_cut_windows(op: SchemaOp) -> bool:
     return [(n + 2 * p - k) // s + 1 for n, p, k, s in sizes] != [*result]
 
 
+@condition("running sums of float32 along a dim of known sizes")
+def _scan(match: Match) -> str | None:
+    given = match.type("self")
+    if given is None or not given.get_shape() or is_dynamic(match):
+        return "a number, or sizes that are known at run time only"
+    return _is_float(match)
+
+
 @condition("neighbors in one dim or two, without steps and borders")
 def _neighbors(match: Match) -> str | None:
     given, sizes = match.type("self"), [*match.arg("kernel_size")]
@@ -495,6 +505,7 @@ def claimed() -> Sequence[Row]:
         *rows([name for name in POOLS if name not in LARGEST], *COMMON, _pool),
         *rows(REDUCTIONS, *FLOATS, _reduction),
         *rows([VAR_MEAN], *COMMON),
+        *rows([SCAN], *FLOATS, _scan),
         *rows([NEIGHBORS], *COMMON, _neighbors),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
         *rows(plain, *SHAPES, _of(("float32",), "float32", "bool"), elementwise_fits()),

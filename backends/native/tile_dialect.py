@@ -1,5 +1,5 @@
 """The operations of the ``tile`` dialect, which ``tile.py``, ``flags.py``, ``gather.py``, ``inside.py``, ``loop.py``,
-``resize.py``, ``row_loop.py``, ``view.py`` and ``winograd.py`` define."""
+``resize.py``, ``row_loop.py``, ``scan.py``, ``view.py`` and ``winograd.py`` define."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from etir.backends.native.inside import DepthwiseInsideOp
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.resize import ResizeOp
 from etir.backends.native.row_loop import RowsOp
+from etir.backends.native.scan import ScanOp
 from etir.backends.native.sizes_attr import SizesAttr
 from etir.backends.native.take import TakeOp
 from etir.backends.native.tile import (
@@ -33,8 +34,8 @@ TILE = Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, DepthwiseInsideOp, PoolOp, ReduceOp, PackOp, MapOp,
-        SoftmaxOp, NormOp, ResizeOp, GatherOp, TakeOp, LoopOp, RowsOp, ViewOp, FlagsOp, WinogradInputOp,
-        WinogradOutputOp,
+        SoftmaxOp, NormOp, ResizeOp, GatherOp, TakeOp, ScanOp, LoopOp, RowsOp, ViewOp, FlagsOp,
+        WinogradInputOp, WinogradOutputOp,
     ],
     [SizesAttr],
 )  # fmt: skip

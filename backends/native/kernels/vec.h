@@ -338,9 +338,12 @@ ETIR_INLINE float vsum(vf x) {
   return part[0];
 }
 ETIR_INLINE float vproduct(vf x) {
-  float product = x[0];
-  for (int i = 1; i < ETIR_VW; ++i) product *= x[i];
-  return product;
+  float part[ETIR_VW];
+  for (int i = 0; i < ETIR_VW; ++i) part[i] = x[i];
+  for (int width = ETIR_VW / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) part[i] *= part[i + width];
+  }
+  return part[0];
 }
 ETIR_INLINE float vlargest(vf x) {
   float largest = x[0];

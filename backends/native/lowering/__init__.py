@@ -15,6 +15,7 @@ from etir.backends.native.lowering import (  # noqa: F401
     products,
     reductions,
     resize,
+    scan,
     shuffle,
     take,
     views,

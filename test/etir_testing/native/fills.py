@@ -10,12 +10,13 @@ from etir_testing.native.random_gather import gathered
 from etir_testing.native.random_inside import inside
 from etir_testing.native.random_lines import lines
 from etir_testing.native.random_resize import resized
+from etir_testing.native.random_scan import scanned
 from etir_testing.native.random_take import taken
 from etir_testing.native.random_winograd import winograd
 
 FILLS: Mapping[str, Callable[..., None]] = {
     "products": products, "maps": maps, "rows": rows, "windows": windows, "lines": lines, "reductions": reductions,
     "loops": loops, "row_loops": row_loops, "winograd": winograd, "truths": truths, "inside": inside,
-    "resized": resized, "gathered": gathered, "taken": taken,
+    "resized": resized, "gathered": gathered, "scanned": scanned, "taken": taken,
 }  # fmt: skip
 """Each is given a function and how many of its operations it adds."""
