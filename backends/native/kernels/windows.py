@@ -212,6 +212,8 @@ class Pool(Template):
     name = "pool"
 
     def illegal(self, op: PoolOp, cpu: Cpu) -> str | None:
+        if shape_of(op.c)[-1] != 1 and any(strides_of(e.type)[-1] not in (0, 1) for e in op.extra):
+            return "channels of the extra operands lie side by side, or are one"
         return _illegal(op)
 
     def c(self, op: PoolOp, cpu: Cpu) -> CFunction:

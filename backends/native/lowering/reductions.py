@@ -45,8 +45,9 @@ def lower_reduce(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     x = place.permuted([*kept, *_as_they_lie(place, along)])
     folds = folds_of(op)
     found: list[Place] = []
-    for walk in folds.walks:
-        to = out if len(found) == len(folds.walks) - 1 else _like(lowering, out)
+    for number, walk in enumerate(folds.walks):
+        is_last = number == len(folds.walks) - 1 and (folds.result is None or turned(out) == order)
+        to = out if is_last else _in_order(lowering, wanted, order)
         center = found[0] if walk.center else None
         each = identity() if walk.each is None else _body(walk.each, 1 if center is None else 2)
         reduce_to(lowering, walk.kind, x, to, op, each, center)
@@ -68,14 +69,11 @@ def _as_they_lie(place: Place, some: Sequence[int]) -> list[int]:
     return sorted(some, key=lambda d: -place.strides[d])
 
 
-def _like(lowering: Lowering, place: Place) -> Place:
-    """New memory whose elements lie in the order of those of a place."""
-    order = turned(place)
+def _in_order(lowering: Lowering, shape: Sequence[int], order: Sequence[int] | None) -> Place:
+    """New memory whose dims lie in an order, that of what is reduced: vectors go along what lies side by side there."""
     if order is None:
-        return lowering.buffer(place.shape)
-    return lowering.dense_buffer(tuple(place.shape[d] for d in order)).permuted(
-        [order.index(d) for d in range(len(order))]
-    )
+        return lowering.buffer(shape)
+    return lowering.dense_buffer(tuple(shape[d] for d in order)).permuted([order.index(d) for d in range(len(order))])
 
 
 def _body(each: Each, count: int) -> Region:
@@ -201,6 +199,10 @@ def _as_windows(
 ) -> None:
     kept = len(out.shape)
     outer = [d for d in range(kept) if d != inner]
+    if center is not None and center.shape[inner] != 1 and center.strides[inner] not in (0, 1):
+        order = [*outer, inner]
+        dense = _in_order(lowering, center.shape, order)
+        center = lowering.copy(center, dense, like)
     window = [*range(kept, len(x.shape))]
     taps = [x.shape[d] for d in window]
     steps = [x.strides[d] for d in window]

@@ -10,10 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
+from xdsl.dialects.test import TestOp  # noqa: E402
 
 import etir  # noqa: E402
 import etir.runtime  # noqa: E402
-from etir.backends.native.tile import MapOp  # noqa: E402
+from etir.backends.native.cpu import cpu  # noqa: E402
+from etir.backends.native.kernels import template_of  # noqa: E402
+from etir.backends.native.tile import MapOp, PoolOp, YieldOp, body_of, memref  # noqa: E402
 from etir.memory_bound import bytes_of  # noqa: E402
 
 from etir_testing.native.functions import functions_of  # noqa: E402
@@ -238,3 +241,27 @@ def test_walks_have_no_maps_of_all_elements() -> None:
     (tiled,) = functions_of(torch.export.export(model, (torch.randn(5, 8),)))
     maps = [op for op in tiled.func.walk() if isinstance(op, MapOp)]
     assert maps and all(op.out.type.get_shape() == (5,) for op in maps)
+
+
+@pytest.mark.parametrize("which", ["var", "logsumexp"])
+@pytest.mark.parametrize("dims", [[0], [2], [0, 2], [0, 3], [1, 2], [0, 2, 3]], ids=str)
+def test_results_in_another_order_than_images(which: str, dims: list[int]) -> None:
+    """The program's results are planes, while channels of the image lie side by side: the walks go as the image lies."""
+    torch.manual_seed(0)
+    model = Reduced(nn.Conv2d(3, 19, 1), lambda y: REDUCTIONS[which](y, dims, True)).eval()
+    x = torch.randn(2, 3, 5, 6)
+    made = etir.compile(torch.export.export(model, (x,)), target="etir", delegates=["native{arena=free}"])
+    assert not made.delegation.fallback
+    with torch.no_grad():
+        close(etir.runtime.load(made).forward(x)[0], model(x)[0])
+
+
+def test_numbers_beside_a_walk_lie_as_its_vectors() -> None:
+    """Operands that are given to every element are one number, or side by side."""
+    body = body_of(2)
+    body.block.add_op(YieldOp(body.block.args[1]))
+    a, c, extra = TestOp(
+        result_types=[memref((1, 4, 1, 2, 8)), memref((1, 4, 8)), memref((1, 4, 8), (0, 1, 4))]
+    ).results
+    op = PoolOp("sum", a, c, [extra], body)
+    assert "side by side" in (template_of(op).illegal(op, cpu("x86-64")) or "")
