@@ -246,7 +246,7 @@ def test_walks_have_no_maps_of_all_elements() -> None:
 @pytest.mark.parametrize("which", ["var", "logsumexp"])
 @pytest.mark.parametrize("dims", [[0], [2], [0, 2], [0, 3], [1, 2], [0, 2, 3]], ids=str)
 def test_results_in_another_order_than_images(which: str, dims: list[int]) -> None:
-    """The program's results are planes, while channels of the image lie side by side: the walks go as the image lies."""
+    """Results are planes, while channels of the image lie side by side: the walks go as the image lies."""
     torch.manual_seed(0)
     model = Reduced(nn.Conv2d(3, 19, 1), lambda y: REDUCTIONS[which](y, dims, True)).eval()
     x = torch.randn(2, 3, 5, 6)
