@@ -74,13 +74,13 @@ class NativeBackend(Backend):
         """Products, which decomposition would rewrite, functions that the kernels compute in one piece, and what would
         be several operators of which some are none of code's.
         """
-        from etir.backends.native.rows import CURVES, PRODUCTS, SAFE_SOFTMAX
+        from etir.backends.native.operators import CURVES, PRODUCTS, SAFE_SOFTMAX
 
         return [PreservedOp(name) for name in (*PRODUCTS, *CURVES, SAFE_SOFTMAX)]
 
     def decline(self, partition: PartitionSummary, options: NativeOptions) -> str | None:
         """Without a product, a few operators are done as well by the kernels."""
-        from etir.backends.native.rows import BETWEEN, PRODUCTS
+        from etir.backends.native.operators import BETWEEN, PRODUCTS
 
         names = [operator_of(op) for op in partition.ops]
         if any(name in PRODUCTS for name in names) or sum(name not in BETWEEN for name in names) >= WORTH:
@@ -89,7 +89,7 @@ class NativeBackend(Backend):
 
     def repeats(self, op: Operation) -> bool:
         """Views of all elements, and masks, which are truth values before they are numbers."""
-        from etir.backends.native.rows import MASKS, is_view
+        from etir.backends.native.operators import MASKS, is_view
 
         if operator_of(op) in MASKS:
             return all(isinstance(v.owner, (GetWeightOp, ConstantOp)) or _is_bool(v.type) for v in op.operands)

@@ -117,7 +117,8 @@ POWERS: dict[float, Callable[[Body, SSAValue], SSAValue]] = {
 """Exponents that are a few operations, to what they are."""
 
 
-def _power_of(b: Body, x: SSAValue, exponent: float) -> SSAValue:
+def power_of(b: Body, x: SSAValue, exponent: float) -> SSAValue:
+    """x^exponent, by products and roots where these are few."""
     return POWERS[exponent](b, x) if exponent in POWERS else b.make(math.PowFOp, x, exponent)
 
 
@@ -154,7 +155,7 @@ ELEMENTWISE: dict[str, Expand] = {
     "aten.round.default": _unary(lambda b, x: b.make(math.RoundEvenOp, x)),
     "aten.sign.default": _unary(_sign),
     "aten.nan_to_num.default": _nan_to_num,
-    "aten.pow.Tensor_Scalar": lambda b, op: _power_of(b, b.of(op.arg("self")), float(op.arg("exponent"))),
+    "aten.pow.Tensor_Scalar": lambda b, op: power_of(b, b.of(op.arg("self")), float(op.arg("exponent"))),
     "aten.pow.Tensor_Tensor": lambda b, op: b.make(math.PowFOp, op.arg("self"), op.arg("exponent")),
     "aten.pow.Scalar": lambda b, op: b.make(math.PowFOp, float(op.arg("self")), op.arg("exponent")),
     "aten.exp2.default": _unary(lambda b, x: b.make(math.PowFOp, 2.0, x)),

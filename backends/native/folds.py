@@ -21,9 +21,9 @@ from xdsl.dialects import math
 from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
-from etir.backends.native.dims import dims
 from etir.backends.native.body import Body
-from etir.backends.native.elementwise import POWERS
+from etir.backends.native.dims import dims
+from etir.backends.native.elementwise import power_of
 from etir.backends.native.sizes import is_known
 from etir.dialects.schema_op import SchemaOp
 
@@ -88,13 +88,6 @@ def _abs(b: Body, x: SSAValue) -> SSAValue:
     return b.make(math.AbsFOp, x)
 
 
-def _power(b: Body, x: SSAValue, exponent: float) -> SSAValue:
-    """x^exponent of what is not below 0: by products, a root, or e^(exponent log x)."""
-    if exponent in POWERS:
-        return POWERS[exponent](b, x)
-    return b.make(math.ExpOp, b.mul(b.make(math.LogOp, x), exponent))
-
-
 def _norm(op: Any) -> Folds:
     order = float(op.arg("ord"))
     if m.isinf(order):
@@ -105,8 +98,8 @@ def _norm(op: Any) -> Folds:
         return Folds((Fold("sum", lambda b, v: _abs(b, v[0])),))
     if order == 2:
         return Folds((Fold("sum", lambda b, v: b.mul(v[0], v[0])),), lambda b, v: b.make(math.SqrtOp, v[0]))
-    walk = Fold("sum", lambda b, v: _power(b, _abs(b, v[0]), order))
-    return Folds((walk,), lambda b, v: _power(b, v[0], 1 / order))
+    walk = Fold("sum", lambda b, v: power_of(b, _abs(b, v[0]), order))
+    return Folds((walk,), lambda b, v: power_of(b, v[0], 1 / order))
 
 
 # --- statistics -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.elementwise import ELEMENTWISE
-from etir.backends.native.rows import GATHER, NEIGHBORS, POOLS, PRODUCTS, REDUCTIONS, RESIZES, SCAN
+from etir.backends.native.operators import GATHER, NEIGHBORS, POOLS, PRODUCTS, REDUCTIONS, RESIZES, SCAN
 from etir.backends.native.windows import has_small_groups, is_depthwise
 from etir.dialects.schema_op import SchemaOp
 

@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import saves
 from etir.backends.native.dims import dims
-from etir.backends.native.rows import is_view
+from etir.backends.native.operators import is_view
 from etir.backends.native.shared import AS_IMAGES, SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.dialects.et.program import ConstantOp, GetWeightOp

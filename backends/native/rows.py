@@ -7,144 +7,48 @@ from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.conditions import contiguous, dtype_name, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Node, Row, condition, op, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.elementwise import ELEMENTWISE
-from etir.backends.native.folds import FOLDS
 from etir.backends.native.gather import LONGEST
+from etir.backends.native.operators import (
+    BETWEEN,
+    GATHER,
+    LARGEST,
+    MASKS,
+    NEIGHBORS,
+    POOLS,
+    REDUCTIONS,
+    RESIZES,
+    SAFE_SOFTMAX,
+    SCAN,
+    SCATTER,
+    VIEWS,
+    WITH_CONDITIONS,
+    is_view,
+)
 from etir.backends.native.runs import run_of
 from etir.backends.native.statistics import VAR_MEAN
-from etir.backends.native.taken import MOST_RUNS, TAKES, is_short, is_table, tables_of
+from etir.backends.native.taken import MOST_RUNS, TAKES, is_short, tables_of
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
 from etir.backends.native.uneven import MOST_POOLS, uneven_runs
-from etir.backends.native.windows import MEANS, can_be_cut, counts_inside, has_small_groups, own_divisor, window_of
+from etir.backends.native.windows import can_be_cut, counts_inside, has_small_groups, own_divisor, window_of
 from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ReadStateOp, UpdateInputOp, WriteStateOp
 from etir.dialects.schema_op import SchemaOp
 
 Type = TensorType[Attribute]
 
-PRODUCTS = (
-    "aten.linear.default",
-    "aten.mm.default",
-    "aten.bmm.default",
-    "aten.addmm.default",
-    "aten.convolution.default",
-)
-"""Roots of products."""
-
-SAFE_SOFTMAX = "aten._safe_softmax.default"
-"""A softmax whose rows of minus infinities are zeros."""
-
-CURVES = (
-    "aten.hardsigmoid.default",
-    "aten.hardswish.default",
-    "aten.silu.default",
-    "aten.softplus.default",
-    "aten.hardshrink.default",
-    "aten.softshrink.default",
-    "aten.threshold.default",
-    "aten.logit.default",
-    "aten.nan_to_num.default",
-    "aten.log2.default",
-    "aten.log10.default",
-    "aten.exp2.default",
-)
-"""Functions of one number that are several operators for other delegates."""
-
-MASKS = ("aten.where.self", "aten.masked_fill.Scalar")
-"""Choices by truth values."""
 MOST_FLAGS = 1 << 16
 """Truth values of a constant: each is a float of the file for code, and a byte for the kernels."""
-
-LARGEST = ("aten.max_pool2d_with_indices.default", "aten.adaptive_max_pool2d.default")
-POOLS = (
-    *LARGEST,
-    *MEANS,
-    "aten._adaptive_avg_pool2d.default",
-    "aten.adaptive_avg_pool2d.default",
-    "aten.adaptive_avg_pool1d.default",
-)
-"""Windows without weights."""
-
-SCAN = "aten.cumsum.default"
-"""Running sums."""
-NEIGHBORS = "aten.avg_pool3d.default"
-"""Means of neighbors."""
-
-REDUCTIONS = tuple(FOLDS)
-"""One number for all elements of some dims."""
-
-RESIZES = ("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default")
-"""Linear filters."""
-
-GATHER = "aten.gather.default"
-"""Elements by their numbers."""
 MOST_NUMBERS = 1 << 18
 """Numbers of elements that are gathered: each is a float of the file for code, and 8 bytes for the kernels."""
 MOST_VIEWS = 3
 """Views between such numbers and what gathers by them: a dim is dropped, heads are added, and copies made for them."""
-
-SCATTER = "aten.slice_scatter.default"
-MOVES = (
-    "aten.cat.default",
-    "aten.stack.default",
-    "aten.constant_pad_nd.default",
-    "aten.roll.default",
-    SCATTER,
-    "aten.pixel_shuffle.default",
-    "aten.split_with_sizes_copy.default",
-    "aten.unbind_copy.int",
-    "aten.glu.default",
-    "aten.upsample_nearest2d.vec",
-    "aten.upsample_nearest2d.default",
-    "aten.repeat.default",
-    "aten.pixel_unshuffle.default",
-    *TAKES,
-)
-"""Operators that put elements elsewhere."""
-
-VIEWS = (
-    "aten.view_copy.default",
-    "aten.unsqueeze_copy.default",
-    "aten.squeeze_copy.dims",
-    "aten.squeeze_copy.dim",
-    "aten.permute_copy.default",
-    "aten.transpose_copy.int",
-    "aten.t_copy.default",
-    "aten.expand_copy.default",
-    "aten.select_copy.int",
-    "aten.slice_copy.Tensor",
-    "aten.diagonal_copy.default",
-    "aten.index_select.default",
-    "aten.clone.default",
-    "aten.alias_copy.default",
-)
-"""Operators that are other strides of the same memory."""
-
-
-BETWEEN = (*VIEWS, *MOVES)
-"""What stands between groups."""
-WITH_CONDITIONS = (
-    SCATTER,
-    "aten.index_select.default",
-    "aten.upsample_nearest2d.vec",
-    "aten.upsample_nearest2d.default",
-    "aten.repeat.default",
-    "aten.pixel_unshuffle.default",
-    "aten.diagonal_copy.default",
-    *TAKES,
-)
-"""Those of them that are not taken of any kind."""
-
-
-def is_view(op: Operation) -> bool:
-    """Whether an operator is other strides of the same memory: indices are one where they are a slice."""
-    return operator_of(op) in VIEWS and not (isinstance(op, SchemaOp) and is_table(op))
 
 
 @condition("elements")

@@ -29,8 +29,8 @@ from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
+from etir.backends.native.operators import is_view
 from etir.backends.native.places import Place
-from etir.backends.native.rows import is_view
 from etir.backends.native.shared import SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.backends.native.sums import SUMS, in_turn

@@ -24,7 +24,8 @@ from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.errors import E1165
 from etir.backends.native.groups import inlined
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
-from etir.backends.native.rows import BETWEEN, claimed, viewed_numbers
+from etir.backends.native.operators import BETWEEN
+from etir.backends.native.rows import claimed, viewed_numbers
 from etir.diagnostics import Diagnostic, raise_if_errors
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
