@@ -103,6 +103,10 @@ class NativeWarning(UserWarning):
         super().__init__(diagnostic.render())
         self.diagnostic = diagnostic
 
+    def __reduce__(self) -> tuple[type[NativeWarning], tuple[Diagnostic]]:
+        """Copies and other processes make it of the diagnostic, not of its text."""
+        return NativeWarning, (self.diagnostic,)
+
 
 _warned = threading.Event()
 

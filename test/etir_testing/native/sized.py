@@ -119,7 +119,7 @@ class Halved(nn.Module):
         self.up, self.down, self.norm = nn.Linear(16, 40), nn.Linear(40, 16), nn.LayerNorm(16)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x = torch.cumsum(self.halve(x.transpose(1, 2)).transpose(1, 2), 1) * 0.1
+        x = torch.logcumsumexp(self.halve(x.transpose(1, 2)).transpose(1, 2), 1) * 0.1
         y = self.down(torch.relu(self.up(x)))
         return torch.cat([self.norm(x + y), y], 1), y.mean(1)
 

@@ -36,8 +36,8 @@ class Waits(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         start = torch.tanh(self.first(x))
-        wide = torch.cumsum(torch.relu(self.second(x)), 0)
-        return self.last(start * torch.cumsum(torch.tanh(wide), 0)[:, :96])
+        wide = torch.logcumsumexp(torch.relu(self.second(x)), 0)
+        return self.last(start * torch.logcumsumexp(torch.tanh(wide), 0)[:, :96])
 
 
 def program(**options: Any) -> tuple[etir.Program, nn.Module, torch.Tensor]:

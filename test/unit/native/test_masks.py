@@ -44,7 +44,7 @@ class Between(Layers):
     """Two delegates, since an operator that code does not know is between the layers."""
 
     def forward(self, x: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-        return super().forward(torch.cumsum(super().forward(x, allowed), 1), allowed)
+        return super().forward(torch.logcumsumexp(super().forward(x, allowed), 1), allowed)
 
 
 class Filled(Layers):

@@ -15,7 +15,7 @@ import etir  # noqa: E402
 import etir.runtime  # noqa: E402
 from etir.backends.native.lowering.function import Lowering  # noqa: E402
 from etir.backends.native.tile import PoolOp  # noqa: E402
-from etir.backends.native.uneven import MOST_RUNS, runs_of  # noqa: E402
+from etir.backends.native.uneven import MOST_POOLS, runs_of  # noqa: E402
 from etir.backends.native.windows import can_be_cut  # noqa: E402
 from etir.memory_bound import bytes_of  # noqa: E402
 
@@ -149,7 +149,7 @@ def test_places_that_are_read(pool: Callable[..., tuple[Tensor, Tensor]]) -> Non
 
 def test_too_many_runs() -> None:
     """More operations than are worth it are the kernels'."""
-    given, count = next((n, k) for n in range(20, 90) for k in range(5, n) if len(runs_of(n, k)) ** 2 > MOST_RUNS)
+    given, count = next((n, k) for n in range(20, 90) for k in range(5, n) if len(runs_of(n, k)) ** 2 > MOST_POOLS)
     model = Between(lambda y: F.adaptive_avg_pool2d(y, count), alone=True).eval()
     exported = torch.export.export(model, (torch.randn(1, 3, given, given),))
     made = etir.compile(exported, target="etir", delegates=["native{cpus=x86-64}"])

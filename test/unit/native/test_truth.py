@@ -233,7 +233,7 @@ class Chain(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         flags = self.first(x) > 0
-        counted = torch.cumsum(flags.float(), -1)
+        counted = torch.logcumsumexp(flags.float(), -1)
         return torch.where(flags, self.second(counted), counted)
 
 

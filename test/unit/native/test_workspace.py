@@ -53,7 +53,7 @@ class Apart(nn.Module):
         self.first, self.second = nn.Linear(64, 96), nn.Linear(96, 32)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.cumsum(torch.relu(self.first(x)), 0)) * 0.1
+        return self.second(torch.logcumsumexp(torch.relu(self.first(x)), 0)) * 0.1
 
 
 class Several(nn.Module):
@@ -65,8 +65,8 @@ class Several(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         start = torch.tanh(self.first(x))
-        middle = torch.sigmoid(self.second(torch.cumsum(start, 0)))
-        return self.third(torch.tanh(torch.cumsum(middle, 0) + start[:, :64])) * 0.5
+        middle = torch.sigmoid(self.second(torch.logcumsumexp(start, 0)))
+        return self.third(torch.tanh(torch.logcumsumexp(middle, 0) + start[:, :64])) * 0.5
 
 
 def planned(program: Program) -> int:
@@ -138,7 +138,7 @@ def test_equal_delegates_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> N
             self.layers = nn.ModuleList(layers)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.layers[1](torch.cumsum(self.layers[0](x), 0))
+            return self.layers[1](torch.logcumsumexp(self.layers[0](x), 0))
 
     model, x = Twice().eval(), torch.randn(16, 64)
     compiled: list[str] = []
@@ -316,7 +316,7 @@ class Joined(nn.Module):
         self.last = nn.Conv2d(32, 8, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        one, two = torch.cumsum(x, 2), torch.cumsum(x, 3)
+        one, two = torch.logcumsumexp(x, 2), torch.logcumsumexp(x, 3)
         return self.last(torch.cat([torch.relu(x + one), two], 1))
 
 
@@ -376,7 +376,7 @@ class Turned(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         q, k, v = self.all(torch.tanh(x)).reshape(1, 64, 3, 2, 32).permute(2, 0, 3, 1, 4).unbind(0)
-        return torch.cumsum(q, 2), torch.cumsum(k, 2), torch.cumsum(v, 2)
+        return torch.logcumsumexp(q, 2), torch.logcumsumexp(k, 2), torch.logcumsumexp(v, 2)
 
 
 class Elementwise(nn.Module):
@@ -488,13 +488,12 @@ def test_the_methods_bytes_are_looked_for_longer(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["hf_mamba2", "hf_bart"])
-def test_programs_of_several_delegates(name: str) -> None:
-    """Sums along rows between five delegates, whose plan is not found at once; two delegates, of which one reads the
-    encoder's words and the other the decoder's: four, which what steps need asks for, need more than the kernels.
+def test_a_program_of_several_delegates() -> None:
+    """Two delegates, of which one reads the encoder's words and the other the decoder's: four, which what steps need
+    asks for, need more than the kernels.
     """
     program, kernels = (
-        etir.compile(exported(ENTRIES[name]), target="etir", delegates=delegates)
+        etir.compile(exported(ENTRIES["hf_bart"]), target="etir", delegates=delegates)
         for delegates in (["native{cpus=x86-64-v4}"], [])
     )
     assert sum(isinstance(op, DelegateOp) for op in program.module.body.block.ops) > 1
