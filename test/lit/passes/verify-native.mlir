@@ -37,23 +37,23 @@ func.func private @other_kind(%x: tensor<4xf32>) -> tensor<4xf32> attributes {ba
 
 // -----
 
-// CHECK: error[E1165]: 'aten.pow.Tensor_Scalar' in the group 'map' is not what the delegate takes: the exponent is none of
-func.func private @other_exponent(%x: tensor<4x5xf32>) -> tensor<4x5xf32> attributes {backend.delegate = "native"} {
-  %0 = native.group "map"(%x) : (tensor<4x5xf32>) -> tensor<4x5xf32> {
-  ^bb0(%a: tensor<4x5xf32>):
-    %1 = edge.aten.pow.Tensor_Scalar(%a, exponent = 1.7) : (tensor<4x5xf32>) -> tensor<4x5xf32>
-    native.yield %1 : tensor<4x5xf32>
+// CHECK: error[E1165]: 'aten.relu.default' in the group 'map' is not what the delegate takes: dtype float64, takes float32
+func.func private @other_numbers(%x: tensor<4x5xf64>) -> tensor<4x5xf64> attributes {backend.delegate = "native"} {
+  %0 = native.group "map"(%x) : (tensor<4x5xf64>) -> tensor<4x5xf64> {
+  ^bb0(%a: tensor<4x5xf64>):
+    %1 = edge.aten.relu.default(%a) : (tensor<4x5xf64>) -> tensor<4x5xf64>
+    native.yield %1 : tensor<4x5xf64>
   }
-  func.return %0 : tensor<4x5xf32>
+  func.return %0 : tensor<4x5xf64>
 }
 
 // -----
 
-// CHECK: error[E1165]: 'aten.cumsum.default' in the group 'map' is not what the delegate takes: no pattern
+// CHECK: error[E1165]: 'aten.logcumsumexp.default' in the group 'map' is not what the delegate takes: no pattern
 func.func private @unknown_operator(%x: tensor<4xf32>) -> tensor<4xf32> attributes {backend.delegate = "native"} {
   %0 = native.group "map"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
-    %1 = edge.aten.cumsum.default(%a, dim = 0) : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = edge.aten.logcumsumexp.default(%a, dim = 0) : (tensor<4xf32>) -> tensor<4xf32>
     native.yield %1 : tensor<4xf32>
   }
   func.return %0 : tensor<4xf32>

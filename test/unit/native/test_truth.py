@@ -238,7 +238,7 @@ class Chain(nn.Module):
 
 
 class Hidden(nn.Module):
-    """Attention that torch takes apart with a mask of truth values: rows without any key are 0."""
+    """Attention that torch decomposes, with a mask of truth values: rows without any key are 0."""
 
     def __init__(self) -> None:
         super().__init__()
