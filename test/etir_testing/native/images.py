@@ -43,6 +43,15 @@ def here() -> list[str]:
     return ["x86-64", *(name for name, flag in (("x86-64-v3", " avx2 "), ("x86-64-v4", " avx512vl ")) if flag in flags)]
 
 
+def ends() -> list[Any]:
+    """Those of :func:`here` for parameters of tests: what is between the first and the last one is tested nightly."""
+    import pytest
+
+    first, *between = here()
+    last = between[-1:]
+    return [first, *(pytest.param(name, marks=pytest.mark.nightly) for name in between[:-1]), *last]
+
+
 def emulated() -> list[str]:
     """The processors for which the tools of an emulation are installed, without those of :func:`here`."""
     return [name for name, emulator in EMULATORS.items() if emulator.missing is None and name not in here()]

@@ -20,7 +20,7 @@ from etir.backends.native.tile import MapOp, PoolOp, YieldOp, body_of, memref  #
 from etir.memory_bound import bytes_of  # noqa: E402
 
 from etir_testing.native.functions import functions_of  # noqa: E402
-from etir_testing.native.images import here  # noqa: E402
+from etir_testing.native.images import ends, here  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 inf, nan = float("inf"), float("nan")
@@ -90,7 +90,7 @@ def close(got: Any, want: Tensor) -> None:
     torch.testing.assert_close(torch.as_tensor(got), want, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize("name", ends())
 @pytest.mark.parametrize("which", list(REDUCTIONS))
 def test_results_are_eager_s(which: str, name: str) -> None:
     """Of code, and of the kernels in its place; all of it is one delegate."""

@@ -20,7 +20,7 @@ from etir.backends.native.windows import can_be_cut  # noqa: E402
 from etir.memory_bound import bytes_of  # noqa: E402
 
 from etir_testing.native.functions import functions_of  # noqa: E402
-from etir_testing.native.images import here  # noqa: E402
+from etir_testing.native.images import ends  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Pool = Callable[[Tensor], Tensor]
@@ -80,7 +80,7 @@ def drawn(seed: int) -> tuple[Pool, tuple[int, int]]:
     return pools[seed % len(pools)], sides
 
 
-@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize("name", ends())
 @pytest.mark.parametrize("seed", range(18))
 def test_results_are_eager_s(seed: int, name: str) -> None:
     """Of code, and of the kernels in its place: one delegate, with a convolution after it or with none."""
@@ -164,7 +164,7 @@ NEIGHBORS: dict[str, Pool] = {
 }
 
 
-@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize("name", ends())
 @pytest.mark.parametrize("which", list(NEIGHBORS))
 def test_means_of_neighbors(which: str, name: str) -> None:
     """Along any dims of an image whose channels lie side by side, between convolutions, and as the program's result."""

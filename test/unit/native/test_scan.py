@@ -15,7 +15,7 @@ from etir.backends.native.scan import ScanOp  # noqa: E402
 from etir.backends.native.tile import memref  # noqa: E402
 from etir.memory_bound import bytes_of  # noqa: E402
 
-from etir_testing.native.images import here  # noqa: E402
+from etir_testing.native.images import ends  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 inf, nan = float("inf"), float("nan")
@@ -58,14 +58,14 @@ def check(model: nn.Module, x: Tensor, name: str) -> None:
             torch.testing.assert_close(torch.as_tensor(got), want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize("name", ends())
 @pytest.mark.parametrize("dim", [0, 1, 2, 3, -1, -3])
 def test_of_images(dim: int, name: str) -> None:
     torch.manual_seed(0)
     check(Between(dim), torch.randn(2, 3, 9, 8), name)
 
 
-@pytest.mark.parametrize("name", here())
+@pytest.mark.parametrize("name", ends())
 @pytest.mark.parametrize(("columns", "dim"), [(1, -1), (33, 1), (16, 2), (50, 2), (7, 0)])
 def test_of_rows(columns: int, dim: int, name: str) -> None:
     torch.manual_seed(0)

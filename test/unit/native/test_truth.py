@@ -19,7 +19,7 @@ from etir.memory_bound import bytes_of
 
 from etir_testing.native.blobs import blobs_of
 from etir_testing.native.functions import Tiled, functions_of
-from etir_testing.native.images import here
+from etir_testing.native.images import ends, here
 
 SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 0.25, -0.25, 1e-40, 3e38, -3e38, 0.5, -1.5, 2.5])
 
@@ -95,7 +95,7 @@ COMPARED = {
 """Of all pairs of numbers, with the bits of eager."""
 
 
-@pytest.mark.parametrize("processor", here())
+@pytest.mark.parametrize("processor", ends())
 def test_numbers_by_truth_values(processor: str) -> None:
     """Infinities, NaN, zeros of both signs; all of them are one delegate."""
     torch.manual_seed(0)
@@ -149,7 +149,7 @@ def test_functions_between_layers(name: str) -> None:
 WHOLE = (torch.floor, torch.ceil, torch.round, torch.trunc, torch.sign)
 
 
-@pytest.mark.parametrize("processor", here())
+@pytest.mark.parametrize("processor", ends())
 def test_whole_numbers_have_the_bits_of_eager(processor: str) -> None:
     """Halves go to the even one, and zeros keep their sign; large numbers are whole already."""
     halves = torch.arange(-20, 20) / 2
@@ -169,7 +169,7 @@ def _bits(x: torch.Tensor) -> Any:
     return torch.where(x.isnan(), torch.tensor(math.nan), x).view(torch.int32)
 
 
-@pytest.mark.parametrize("processor", here())
+@pytest.mark.parametrize("processor", ends())
 def test_powers(processor: str) -> None:
     """All pairs of numbers as torch has them, and six digits of what is between 1e-38 and 1e38."""
     torch.manual_seed(6)
