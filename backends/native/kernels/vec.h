@@ -275,8 +275,14 @@ ETIR_INLINE vf vmax(vf x, vf y) { return vselect(vne(x, x), x, vmax_bound(x, y))
 ETIR_INLINE vf vmin(vf x, vf y) { return vselect(vne(x, x), x, vmin_bound(x, y)); }
 
 ETIR_INLINE vf vabs(vf x) { return vfloat(vbits(x) & vset_int(0x7fffffff)); }
+// Where a choice between the result and an operand follows, clang 22 makes one masked operation of both for AVX-512,
+// and takes its operands in the wrong order: the choice is kept apart.
 ETIR_INLINE vf vsign_of(vf magnitude, vf sign) {
-  return vfloat((vbits(magnitude) & vset_int(0x7fffffff)) | (vbits(sign) & vset_int((int32_t)0x80000000)));
+  vf found = vfloat((vbits(magnitude) & vset_int(0x7fffffff)) | (vbits(sign) & vset_int((int32_t)0x80000000)));
+#if ETIR_VW == 16 && defined(__AVX512F__)
+  __asm__("" : "+v"(found));
+#endif
+  return found;
 }
 
 ETIR_INLINE vf vsqrt(vf x) {

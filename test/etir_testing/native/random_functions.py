@@ -427,6 +427,10 @@ def row_loops(function: Function, count: int = 4) -> None:
         function.step((images, rows, columns, n), by_rows)
 
 
+WHOLE = (log_ops.FloorOp, log_ops.CeilOp, log_ops.TruncOp, log_ops.RoundEvenOp)
+"""What makes whole numbers."""
+
+
 def special_numbers() -> tuple[FuncOp, np.ndarray]:
     """Bodies on NaN, infinities, zeros and numbers at the ends of the range."""
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38] * 5, np.float32)
@@ -444,6 +448,11 @@ def special_numbers() -> tuple[FuncOp, np.ndarray]:
         lambda b, v: b.make(log_ops.ExpM1Op, v),
         lambda b, v: b.at_least(v, float("nan")),
         lambda b, v: b.at_most(float("nan"), v),
+        lambda b, v: b.make(log_ops.PowFOp, v, -2.5),
+        lambda b, v: b.make(log_ops.PowFOp, v, 3.0),
+        lambda b, v: b.make(log_ops.PowFOp, 2.5, v),
+        lambda b, v: b.choose(b.truth("ogt", v, 0.5), v, b.choose(v, 3.0, 4.0)),
+        *(lambda b, v, kind=kind: b.make(kind, v) for kind in WHOLE),
         *(
             lambda b, v, name=name: b.select(name, v, 0.0, 1.0, 2.0)
             for name in ("oeq", "one", "une", "olt", "ole", "ogt", "oge")
@@ -463,6 +472,8 @@ def whole_range() -> tuple[FuncOp, np.ndarray]:
     kinds = (log_ops.ExpOp, log_ops.ExpM1Op, log_ops.LogOp, log_ops.Log1pOp, log_ops.TanhOp, log_ops.ErfOp)
     bodies: list[Callable[[Body, SSAValue], SSAValue]] = [lambda b, v, kind=kind: b.make(kind, v) for kind in kinds]
     bodies += [lambda b, v: b.sigmoid(v), lambda b, v: b.mul(v, b.sigmoid(v)), lambda b, v: b.make(log_ops.SqrtOp, v)]
+    bodies += [lambda b, v, kind=kind: b.make(kind, v) for kind in WHOLE]
+    bodies += [lambda b, v, y=y: b.make(log_ops.PowFOp, v, y) for y in (0.3, -0.7, 1.9)]
     _add_maps(function, x, bodies)
     return function.build(), given
 
