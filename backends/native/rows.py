@@ -388,6 +388,30 @@ def _of(results: Sequence[str], *operands: str) -> Condition:
     return Condition(f"dtype {' or '.join(operands)} to {' or '.join(results)}", failure)
 
 
+def _is_of_code(value: SSAValue) -> bool:
+    """Whether truth values are made of floats, or are given: what kernels make of other numbers they go on with."""
+    op = value.owner
+    if not isinstance(op, SchemaOp):
+        return not is_constant(value)
+    tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
+    if operator_of(op) in CONNECTIVES:
+        return any(map(_is_of_code, tensors))
+    return operator_of(op) in TRUTH and any(dtype_name(v.type) == "float32" for v in tensors)
+
+
+@condition("truth values of floats, or that are given")
+def _of_code(match: Match) -> str | None:
+    """Kernels that make a mask of positions make all of it, and keep a byte for each key."""
+    found = any(_is_of_code(v) for v in match.op.operands if dtype_name(v.type) == "bool")
+    return None if found else "truth values that kernels make"
+
+
+@condition("floats, or truth values of them")
+def _cast_of_code(match: Match) -> str | None:
+    given = match.type("self")
+    return _of_code.failure(match) if given is not None and dtype_name(given) == "bool" else None
+
+
 CLAIMED: list[Row] = []
 """Rows of templates in files of their own."""
 
@@ -414,8 +438,8 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
         *rows(plain, *SHAPES, _of(("float32",), "float32", "bool"), elementwise_fits()),
         *rows(tests, *SHAPES, _of(("bool",), "float32", "bool"), elementwise_fits()),
-        *rows(CONNECTIVES, *SHAPES, _of(("bool",), "bool"), elementwise_fits()),
-        *rows([CAST], *SHAPES, _of(("float32", "bool"), "float32", "bool"), elementwise_fits()),
+        *rows(CONNECTIVES, *SHAPES, _of(("bool",), "bool"), elementwise_fits(), _of_code),
+        *rows([CAST], *SHAPES, _of(("float32", "bool"), "float32", "bool"), elementwise_fits(), _cast_of_code),
         *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
         *rows(["aten.masked_fill.Scalar"], *SHAPES, *_choices("mask", "self"), elementwise_fits()),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),

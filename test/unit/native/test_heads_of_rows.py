@@ -133,15 +133,13 @@ class Bert(nn.Module):
 
 
 def test_a_mask_is_made_when_values_are_packed() -> None:
-    """The two loops move together: what only the first one needs may come after what both need. Which rows have a key
-    is made by kernels before the code runs, a byte each.
-    """
+    """The two loops move together: what only the first one needs may come after what both need."""
     torch.manual_seed(6)
     module, rows = Bert().eval(), torch.export.Dim("rows", min=3, max=128)
     inputs = torch.randint(200, (1, 64)), torch.ones(1, 64, dtype=torch.int64)
     exported = torch.export.export(module, inputs, dynamic_shapes=({1: rows}, {1: rows}))
     program = etir.compile(exported, target="etir", delegates=["native"])
-    assert planned(program) <= planned(etir.compile(exported, target="etir")) + 128
+    assert planned(program) <= planned(etir.compile(exported, target="etir"))
 
 
 @pytest.mark.parametrize("is_known", [True, False])
