@@ -2,7 +2,8 @@
 
 ``cc`` is ``zig`` (the wheel ``ziglang``, clang for every target), ``clang``, ``gcc`` or a path; empty takes the first
 that is there, in this order. The flags allow multiply-adds and nothing else that changes results: NaN, infinities and
-the order of sums stay what the text says.
+the order of sums stay what the text says. ``zig cc`` makes debug information unless it is told not to, a quarter of its
+time for sections that are stripped: ``-g0``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1161, E1162
 
 FLAGS = (
-    "-std=c11", "-O2", "-ffreestanding", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-ident",
+    "-std=c11", "-O2", "-g0", "-ffreestanding", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-ident",
     "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer", "-fno-stack-protector",
     "-fvisibility=hidden", "-w",
 )  # fmt: skip
