@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from weakref import WeakKeyDictionary
+from weakref import KeyedRef
 
 from xdsl.dialects.builtin import SymbolRefAttr, TensorType
 from xdsl.ir import Attribute, Operation
@@ -20,6 +20,7 @@ class Verified:
     around it, which may change without it.
     """
 
+    op: KeyedRef[int, Operation]
     operands: tuple[Attribute, ...]
     properties: dict[str, Attribute]
     results: tuple[Attribute, ...]
@@ -38,7 +39,26 @@ class VerifiedOperations:
     """
 
     def __init__(self) -> None:
-        self._seen: WeakKeyDictionary[Operation, Verified] = WeakKeyDictionary()
+        # By identity: operations hash in Python, and most of a run's time is looking them up.
+        self._seen: dict[int, Verified] = {}
+
+    def is_unchanged(self, op: Operation) -> bool:
+        """Whether all that there is to look at in an operation has been, and it passed: it is what it was, names no
+        symbol, has no symbolic dim, and is not the last one of its block. Most are, after most passes.
+        """
+        known = self._seen.get(id(op))
+        return (
+            known is not None
+            and not known.symbols
+            and not known.dims
+            and known.op() is op
+            and op.next_op is not None
+            and not op.regions
+            and not op.successors
+            and known.properties == op.properties
+            and known.operands == tuple(map(_type_of, op._operands))  # pyright: ignore[reportPrivateUsage]
+            and known.results == tuple(map(_type_of, op.results))
+        )
 
     def verify(self, op: Operation) -> Verified | None:
         """Run the operation's own verifier, unless it passed with the same before. Raises what that raises. None for
@@ -49,13 +69,26 @@ class VerifiedOperations:
             return None
         operands = tuple(map(_type_of, op._operands))  # pyright: ignore[reportPrivateUsage]
         results = tuple(map(_type_of, op.results))
-        known = self._seen.get(op)
-        if known is None or known.operands != operands or known.results != results or known.properties != op.properties:
+        known = self._seen.get(id(op))
+        if (
+            known is None
+            or known.op() is not op
+            or known.operands != operands
+            or known.results != results
+            or known.properties != op.properties
+        ):
             op.verify_()
             symbols = any(isinstance(attribute, SymbolRefAttr) for attribute in op.properties.values())
             dims = any(map(symbolic_dims, results))
-            known = self._seen[op] = Verified(operands, dict(op.properties), results, symbols, dims)
+            reference = KeyedRef(op, self._forget, id(op))
+            known = self._seen[id(op)] = Verified(reference, operands, dict(op.properties), results, symbols, dims)
         return known
+
+    def _forget(self, reference: KeyedRef[int, Operation]) -> None:
+        """An operation is gone; another one may be where it was."""
+        known = self._seen.get(reference.key)
+        if known is not None and known.op is reference:
+            del self._seen[reference.key]
 
 
 def symbolic_dims(type: Attribute) -> tuple[str, ...]:
