@@ -25,9 +25,9 @@ from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1161, E1162
 
 FLAGS = (
-    "-std=c11", "-O2", "-g0", "-ffreestanding", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-ident",
-    "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer", "-fno-stack-protector",
-    "-fvisibility=hidden", "-w",
+    "-std=c11", "-O2", "-g0", "-ffreestanding", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-ident", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer",
+    "-fno-stack-protector", "-fvisibility=hidden", "-w",
 )  # fmt: skip
 LINK = ("-fPIC", "-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,--gc-sections", "-Wl,-s")
 CLOSE = {"zig": ("-Wl,-z,max-page-size=64",)}
