@@ -179,8 +179,8 @@ ELEMENTWISE: dict[str, Expand] = {
         "ole", op.arg("self"), float(op.arg("threshold")), float(op.arg("value")), op.arg("self")
     ),
     "aten.clamp.default": lambda b, op: b.clamp(op.arg("self"), op.arg("min"), op.arg("max")),
-    "aten.hardsigmoid.default": _unary(lambda b, x: b.div(b.clamp(b.add(x, 3.0), 0.0, 6.0), 6.0)),
-    "aten.hardswish.default": _unary(lambda b, x: b.div(b.mul(x, b.clamp(b.add(x, 3.0), 0.0, 6.0)), 6.0)),
+    "aten.hardsigmoid.default": _unary(lambda b, x: b.mul(b.clamp(b.add(x, 3.0), 0.0, 6.0), 1 / 6)),
+    "aten.hardswish.default": _unary(lambda b, x: b.mul(b.mul(x, b.clamp(b.add(x, 3.0), 0.0, 6.0)), 1 / 6)),
     "aten.where.self": lambda b, op: b.choose(op.arg("condition"), op.arg("self"), op.arg("other")),
     "aten.masked_fill.Scalar": lambda b, op: b.choose(op.arg("mask"), op.arg("value"), op.arg("self")),
     "aten.leaky_relu.default": lambda b, op: b.select(

@@ -63,8 +63,8 @@ class CSource:
 
 @cache
 def header() -> str:
-    """The text of ``vec.h``."""
-    return _text("vec.h")
+    """Vectors and their functions: ``vec.h`` with ``functions.h`` after it."""
+    return f"{_text('vec.h')}\n{_text('functions.h')}"
 
 
 @cache

@@ -7,6 +7,7 @@ operations of a program have equal text, and share one function.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,6 +169,7 @@ _UNARY = {
     math.CeilOp: "vceil({})", math.TruncOp: "vtrunc({})", math.RoundEvenOp: "vround({})",
 }  # fmt: skip
 _COMPARISONS = {"oeq": "veq", "one": "vapart", "olt": "vlt", "ole": "vle", "ogt": "vgt", "oge": "vge", "une": "vne"}
+_NAME = re.compile(r"\bv\d+\b")
 HEAVY = (
     math.LogOp, math.Log1pOp, math.ExpOp, math.ExpM1Op, math.TanhOp, math.ErfOp, math.SinOp, math.CosOp, math.SqrtOp,
     math.PowFOp, arith.DivfOp,
@@ -189,15 +191,20 @@ def body_function(
     assert isinstance(last, YieldOp)
     result = last.values[0] if result is None else result
     names: dict[SSAValue, str] = {value: f"v{i}" for i, value in enumerate(given)}
-    lines: list[str] = []
+    made_by: dict[str, str] = {}
     needed = makers_of(result, given)
     for op in block.ops:
         if op not in needed:
             continue
         names[op.results[0]] = made = f"v{len(names)}"
         kind = "vm" if isinstance(op, arith.CmpfOp) else "vf"
-        lines.append(f"  const {kind} {made} = {_expression(op, names)};")
-    lines.append(f"  return {names[result]};")
+        made_by[made] = f"  const {kind} {made} = {_expression(op, names)};"
+    lines = [f"  return {names[result]};"]
+    read = {*_NAME.findall(lines[0])}
+    for made, line in reversed(made_by.items()):  # what became a part of one function is not computed by itself
+        if made in read:
+            lines.insert(0, line)
+            read.update(_NAME.findall(line))
     parameters = ", ".join(f"vf {names[value]}" for value in given)
     return "\n".join([f"ETIR_INLINE vf @{name}({parameters or 'void'}) {{", *lines, "}"])
 
@@ -219,10 +226,8 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
     if isinstance(op, arith.ConstantOp):
         assert isinstance(op.value, FloatAttr)
         return f"vset({float_text(op.value.value.data)})"
-    if (minus := _minus_exponent(op)) is not None:
-        return f"(vset(1.0f) + vexp_minus({names[minus]}))"
-    if (parts := _sigmoid_product(op)) is not None and all(part in names for part in parts):
-        return f"({names[parts[0]]} / {names[parts[1]]})"
+    if (parts := _logistic(op)) is not None and all(part in names for part in parts):
+        return f"vlogistic({names[parts[0]]}, {names[parts[1]]})"
     if type(op) in _BINARY:
         return _BINARY[type(op)].format(*operands)
     if type(op) in _UNARY:
@@ -252,16 +257,18 @@ def _minus_exponent(op: Operation) -> SSAValue | None:
     return None
 
 
-def _sigmoid_product(op: Operation) -> tuple[SSAValue, SSAValue] | None:
-    """The y and 1 + e^-x of y (1 / (1 + e^-x)): one division says it, and is rounded once."""
+def _logistic(op: Operation) -> tuple[SSAValue, SSAValue] | None:
+    """The y and x of y / (1 + e^-x), which may be a product of y and 1 / (1 + e^-x): it is divided and rounded once."""
+    if isinstance(op, arith.DivfOp):
+        below = op.rhs.owner
+        x = _minus_exponent(below) if isinstance(below, Operation) else None
+        return None if x is None else (op.lhs, x)
     if not isinstance(op, arith.MulfOp):
         return None
     for factor, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        divided = other.owner
-        if isinstance(divided, arith.DivfOp) and _number(divided.lhs) == 1.0:
-            below = divided.rhs.owner
-            if isinstance(below, Operation) and _minus_exponent(below) is not None:
-                return factor, divided.rhs
+        parts = _logistic(other.owner) if isinstance(other.owner, arith.DivfOp) else None
+        if parts is not None and _number(parts[0]) == 1.0:
+            return factor, parts[1]
     return None
 
 
