@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.brgemm_tile import WIDEST, TileText
-from etir.backends.native.kernels.template import CFunction, body_function
+from etir.backends.native.kernels.template import CFunction, body_function, is_light
 from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, WeightOp, row_major, shape_of, strides_of
 from etir.backends.native.users import base_of
@@ -139,6 +139,8 @@ class ProductText(TileText):
             "  }",
             "}",
         ]
+        if is_light(self.op.body.block):  # functions (log) tell what is below the normal numbers from 0
+            lines = ["const unsigned int mode = vflush();", *lines, "vflush_as(mode);"]
         helpers = (body_function(self.op.body.block), *self.tiles.values())
         work = most(2 * self.m * self.n * self.k * count) / most(units)
         return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers)
