@@ -99,13 +99,10 @@ def load(
 class NativeWarning(UserWarning):
     """A file has machine code for this processor, which is not run since nobody said whether it may (E1216)."""
 
-    def __init__(self, diagnostic: Diagnostic):
-        super().__init__(diagnostic.render())
+    def __init__(self, text: str, diagnostic: Diagnostic | None = None):
+        """``text`` alone is what other processes make it of that keep only what a warning says (pytest-xdist)."""
+        super().__init__(text)
         self.diagnostic = diagnostic
-
-    def __reduce__(self) -> tuple[type[NativeWarning], tuple[Diagnostic]]:
-        """Copies and other processes make it of the diagnostic, not of its text."""
-        return NativeWarning, (self.diagnostic,)
 
 
 _warned = threading.Event()
@@ -121,7 +118,7 @@ def _warn_once(file: str) -> None:
         frame, level = sys._getframe(), 1  # pyright: ignore[reportPrivateUsage]
         while frame is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
             frame, level = frame.f_back, level + 1
-        warnings.warn(NativeWarning(diagnostic), stacklevel=level)
+        warnings.warn(NativeWarning(diagnostic.render(), diagnostic), stacklevel=level)
 
 
 def _native_policy(native: str | Sequence[str] | None, is_compiled: bool) -> tuple[bool, list[bytes]]:

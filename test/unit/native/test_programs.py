@@ -68,7 +68,9 @@ def test_a_file_whose_code_nobody_spoke_of_says_how_it_is_run(
         results = [etir.runtime.load(given).forward(*inputs) for given in (path, path, program.buffer)]
     assert len(found) == 1 and str(path) in str(found[0].message) and 'native="trusted"' in str(found[0].message)
     copied = pickle.loads(pickle.dumps(found[0].message))
-    assert (str(copied), type(copied)) == (str(found[0].message), etir.runtime.NativeWarning)
+    for again in (copied, etir.runtime.NativeWarning(*found[0].message.args)):
+        assert (str(again), type(again)) == (str(found[0].message), etir.runtime.NativeWarning)
+    assert copied.diagnostic == found[0].message.diagnostic
     refused = etir.runtime.load(path, native="refuse").forward(*inputs)
     assert all(torch.equal(a, b) for result in results for a, b in zip(result, refused, strict=True))
     monkeypatch.setattr(api, "_warned", threading.Event())
