@@ -380,7 +380,7 @@ def _warnings_on(console: Console) -> Iterator[None]:
         warnings.simplefilter("always", NativeWarning)
         yield
     for warning in found:
-        if isinstance(warning.message, NativeWarning):
+        if isinstance(warning.message, NativeWarning) and warning.message.diagnostic is not None:
             console.report([warning.message.diagnostic])
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
