@@ -38,8 +38,9 @@ def variants(problem: Problem) -> Iterator[Problem]:
     alike = [share for share in shares if _is_alike(problem, share[0])]
     parts = [share for share in shares if not _is_alike(problem, share[0])]
     found: list[Problem] = []
-    for chosen in (alike, [*alike, *parts], [*parts, *alike]) if parts else (alike,):
-        made = joined(problem, chosen)
+    choices = (alike, [*alike, *parts], [*parts, *alike]) if parts else (alike,)
+    for chosen, in_a_row in product(choices, (False, True)):
+        made = joined(problem, chosen, in_a_row=in_a_row)
         if made.buffers != problem.buffers and all(made.buffers != other.buffers for other in found):
             found.append(made)
             yield made
@@ -51,9 +52,13 @@ def variants(problem: Problem) -> Iterator[Problem]:
             yield made
 
 
-def joined(problem: Problem, shares: Sequence[Sequence[Share]]) -> Problem:
-    """The problem with the operands and results of ``shares`` joined, in this order, where nothing is in the way."""
-    merged = _Sets(problem)
+def joined(problem: Problem, shares: Sequence[Sequence[Share]], *, in_a_row: bool = False) -> Problem:
+    """The problem with the operands and results of ``shares`` joined, in this order, where nothing is in the way.
+
+    ``in_a_row`` lets sets have instructions in common that follow each other: what ends at the first one is written
+    over, and what begins at the last one is written over that. Larger sets need less, and may be harder to place.
+    """
+    merged = _Sets(problem, in_a_row=in_a_row)
     merged.shares = {(s.operand, s.result, s.instruction): s.displacement for group in shares for s in group}
     for share in shares:
         merged.join(share)
@@ -104,8 +109,9 @@ def _by_pair(shares: Sequence[Share]) -> list[list[Share]]:
 class _Sets:
     """Buffers that lie in one another: for each key its set's root and the offset in it."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, in_a_row: bool = False) -> None:
         self.original = problem
+        self.in_a_row = in_a_row
         self.place = {buffer.key: (buffer.key, 0) for buffer in problem.buffers}
         self.members: dict[int, list[int]] = {buffer.key: [buffer.key] for buffer in problem.buffers}
         self.alignment = {buffer.key: buffer.alignment for buffer in problem.buffers}
@@ -146,9 +152,12 @@ class _Sets:
             return
         for here, there in self.segments[first].meeting(self.segments[second], offset):
             for begin, end in common(here.live, there.live):
-                pairs = list(product(here.at(begin), there.at(begin)))
-                if begin != end or not pairs or not all(self._allowed(*pair, begin, offset) for pair in pairs):
+                if begin != end and not self.in_a_row:
                     return
+                for at in range(begin, end + 1):
+                    pairs = list(product(here.at(at), there.at(at)))
+                    if not pairs or not all(self._allowed(*pair, at, offset) for pair in pairs):
+                        return
         self._unite(first, second, offset)
 
     def _allowed(self, one: int, other: int, instruction: int, offset: int) -> bool:

@@ -46,6 +46,21 @@ def test_not_above_what_it_is_without() -> None:
     assert plan(problem).pool_sizes[1] == 1040
 
 
+def test_written_over_in_a_row() -> None:
+    """A sum is written over what is added to, and the sum is written over by what has been that sum's place before:
+    they are one buffer though the sum lives at two of its instructions.
+    """
+    buffers = [Buffer(0, 64, ((1, 4),)), Buffer(1, 64, ((4, 5),)), Buffer(2, 64, ((0, 1), (5, 6)))]
+    problem = Problem([*buffers, Buffer(3, 256, ((3, 4),))], shares=[Share(1, 2, 0), Share(4, 0, 1), Share(5, 1, 2)])
+    found = plan(problem)
+    assert found.pool_sizes[1] == 320
+    assert found.offsets[0] == found.offsets[1] == found.offsets[2]
+    assert verify_plan(problem, found) == []
+    # Nothing says that the last one may be over the sum.
+    apart = plan(Problem(problem.buffers, shares=[Share(1, 2, 0), Share(4, 0, 1)]))
+    assert apart.pool_sizes[1] == 384
+
+
 def test_live_bytes() -> None:
     """At each instruction, in one pool; the largest of them is the bound."""
     buffers = [Buffer(0, 16, ((2, 4),)), Buffer(1, 30, ((3, 3), (6, 6))), Buffer(2, 64, ((0, 9),), pool=2)]
