@@ -101,15 +101,19 @@ inline const float* as_float(const T* from, int64_t n, float* __restrict buffer)
 
 #if defined(__AVX2__) && defined(__FMA__)
 inline __m256 load_eight(const float* from) { return _mm256_loadu_ps(from); }
+inline __m256 load_eight(const BFloat16* from) {
+  const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+}
 #if defined(__F16C__)
 inline __m256 load_eight(const Half* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 template <typename T>
-constexpr bool kLoadsEight = std::is_same_v<T, float> || std::is_same_v<T, Half>;
+constexpr bool kLoadsEight = !std::is_same_v<T, int8_t>;
 #else
 template <typename T>
-constexpr bool kLoadsEight = std::is_same_v<T, float>;
+constexpr bool kLoadsEight = !std::is_same_v<T, int8_t> && !std::is_same_v<T, Half>;
 #endif
 
 /// Scores of `count` keys, `step` numbers apart and their values `value_step`, for kCount queries of `n` numbers, a

@@ -1,5 +1,5 @@
 // Attention of many queries with AMX: the method of attention_panel.h, with float numbers in three parts of bfloat16,
-// or in two where keys and values have fewer bits than a float has.
+// in two where keys and values are float16, or in one where they are bfloat16 (attention_bf16.h).
 //
 // The queries of all heads that share a key head go together, some positions at a time, so that keys and values are
 // split once for all of them. Scores are keys times queries, a register of sixteen keys and sixteen queries: keys are
@@ -15,9 +15,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/llm/attention_bf16.h"
 #include "kernels/llm/attention_lanes.h"
 #include "kernels/llm/attention_panel.h"
-#include "kernels/util/tasks.h"
 
 // Buffers are on the stack, and some C libraries give threads little of that.
 #if ETIR_TILES && defined(__GLIBC__) && ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
@@ -49,7 +49,8 @@ class TileAttention {
   static constexpr int kPartsBytes = Parts<kParts>::kPartsBytes;
   static constexpr int kMostStrips = 6, kMostRows = kMostStrips * kStrip;
   static constexpr int64_t kFloat = sizeof(float);
-  static constexpr int kBytes = 256 * 1024;  ///< of all buffers
+  static constexpr bool kInPlace = kParts == 1;  ///< keys are multiplied where they lie
+  static constexpr int kBytes = 256 * 1024;      ///< of all buffers
 
   /// Rows that there is room for.
   static int most_rows(int64_t dim) {
@@ -82,6 +83,7 @@ class TileAttention {
       if (!fits(packing) || !pack_values(at, end)) return false;
       while (limits[first * kStrip + kStrip - 1] <= at) ++first;
       weigh(first, strips, at);
+      if (kInPlace && !reasonable) return false;
       if (at + kKeyBlock < end) pack_keys(at + kKeyBlock, end, &packing);
       add_values(first, strips, at == 0, packing);
     }
@@ -100,7 +102,10 @@ class TileAttention {
   float total[kMostRows];     ///< of the weights
   float factor[kMostRows];    ///< of the sums before the block
   WeightSteps<kParts> weighing[kMostStrips];
-  float query_most = 0;  ///< largest magnitude of the queries, with the scale
+  float query_most = 0;    ///< largest magnitude of the queries, with the scale
+  bool reasonable = true;  ///< no score is so large that its exponent would lose much
+  const uint16_t* key_rows = nullptr;
+  int64_t key_bytes = 0;  ///< from one of them to the next
   alignas(64) uint8_t memory[kBytes];
 
   static int64_t steps_of(int64_t dim) { return (dim + kTileDepth - 1) / kTileDepth; }
@@ -162,7 +167,11 @@ class TileAttention {
           const __m512 first = _mm512_mul_ps(sixteen(from[r], s * kTileDepth), scale);
           const __m512 second = _mm512_mul_ps(sixteen(from[r], s * kTileDepth + kTileRows), scale);
           most = larger_bits(larger_bits(most, first), second);
-          split<kParts, true>(first, second, parts + r * kTileDepth);
+          if constexpr (kInPlace) {
+            round_in_order(first, second, parts + r * kTileDepth);
+          } else {
+            split<kParts, true>(first, second, parts + r * kTileDepth);
+          }
         }
         // Two numbers that follow each other are one of the columns.
         uint16_t* const to = queries + (int64_t{tile} * steps + s) * kPartsSize;
@@ -220,6 +229,7 @@ class TileAttention {
   };
 
   ETIR_PARTS void pack_keys(int64_t at, int64_t end, KeyRows* packing) {
+    if constexpr (kInPlace) return;
     packing->attention = this;
     packing->done = 0;
     packing->most = _mm512_setzero_si512();
@@ -227,12 +237,43 @@ class TileAttention {
   }
 
   ETIR_PARTS bool fits(const KeyRows& packed) const {
+    if constexpr (kInPlace) return true;
     const float key_most = largest(packed.most);
     return key_most <= kMost && query_most * key_most * static_cast<float>(task.query.dim) <= kMostScore;
   }
 
+  /// Vectors of a block from `at` on where they lie, null from `end` on.
+  void find_in_place(const Vectors& vectors, int64_t at, int64_t end, const uint16_t* (&found)[kKeyBlock]) const {
+    const auto* const from = reinterpret_cast<const uint16_t*>(vectors.tensor->ptr<BFloat16>());
+    for (int r = 0; r < kKeyBlock; ++r) {
+      found[r] = at + r < end ? from + vectors.number(rows.batch, at + r, rows.key_head) * vectors.dim : nullptr;
+    }
+  }
+
+  /// Finds the keys of a block; of a block that ends early a copy, with zeros for those that there are not.
+  void place_keys(int64_t at, int64_t end) {
+    const uint16_t* from[kKeyBlock];
+    find_in_place(task.key, at, end, from);
+    key_rows = from[0], key_bytes = task.key.position_step * task.key.dim * int64_t{sizeof(uint16_t)};
+    if (from[kKeyBlock - 1] != nullptr && task.key.dim % kTileDepth == 0) return;
+    const int64_t padded = int64_t{steps} * kTileDepth;
+    std::memset(keys, 0, static_cast<size_t>(kKeyBlock * padded) * sizeof(uint16_t));
+    for (int r = 0; r < kKeyBlock && from[r] != nullptr; ++r) {
+      std::memcpy(keys + r * padded, from[r], static_cast<size_t>(task.key.dim) * sizeof(uint16_t));
+    }
+    key_rows = keys, key_bytes = padded * int64_t{sizeof(uint16_t)};
+  }
+
   /// Values as left operands: what they have in one place is a row.
   ETIR_PARTS bool pack_values(int64_t at, int64_t end) {
+    if constexpr (kInPlace) {
+      place_keys(at, end);
+      const uint16_t* from[kKeyBlock];
+      find_in_place(task.value, at, end, from);
+      const __m512i pairs = turn_over(from, task.value.dim, int64_t{steps} * kTileDepth, values);
+      const __m512i upper = _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+      return values_fit(larger_bits(upper, _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, pairs, 16))));
+    }
     __m512i most = _mm512_setzero_si512();
     const float* from[kKeyBlock];
     find_rows(task.value, at, end, from);
@@ -256,6 +297,10 @@ class TileAttention {
         split<kParts, true>(_mm512_load_ps(half + r * kTileRows), square.row[r], to + r * kTileDepth);
       }
     }
+    return values_fit(most);
+  }
+
+  ETIR_PARTS static bool values_fit(__m512i most) {
     const float value_most = largest(most);
     return value_most == 0 || (value_most >= kLeast && value_most <= kMost);
   }
@@ -327,7 +372,11 @@ class TileAttention {
   ETIR_PARTS void multiply_scores(int strip, Between& between) {
     const int64_t size = int64_t{steps} * kPartsSize;
     const uint16_t* const query = queries + 2 * strip * size;
-    const PartsProduct product = {keys, keys + size, query, query + size, steps};
+    PartsProduct product = {keys, keys + size, query, query + size, steps};
+    if constexpr (kInPlace) {
+      product.upper = key_rows, product.lower = key_rows + kTileRows * key_bytes / int64_t{sizeof(uint16_t)};
+      product.row_bytes = key_bytes;
+    }
     multiply_parts<kParts>(product, scores_of(strip), kTileSums, 2 * kTileSums, between);
   }
 
@@ -367,6 +416,14 @@ class TileAttention {
       const __m512 log2e = _mm512_set1_ps(etir::detail::kLog2E);
       const __m512 now = _mm512_mask_mov_ps(before, rises, highest);
       _mm512_storeu_ps(shift + row, now);
+      if constexpr (kInPlace) {
+        const __m512i size = _mm512_and_si512(_mm512_castps_si512(now), _mm512_set1_epi32(0x7fffffff));
+        const __m512i most_bits = _mm512_castps_si512(_mm512_set1_ps(kMostScore));
+        // What no key has been seen for is at the end of the range still.
+        const __mmask16 changed =
+            _mm512_cmp_ps_mask(now, _mm512_set1_ps(-std::numeric_limits<float>::max()), _CMP_NEQ_UQ);
+        reasonable = reasonable && _mm512_mask_cmp_epu32_mask(changed, size, most_bits, _MM_CMPINT_NLE) == 0;
+      }
       const __mmask16 all[1] = {0xffff};
       __m512 by[1] = {_mm512_mul_ps(_mm512_sub_ps(before, now), log2e)};
       powers_of_two(all, by);
@@ -420,54 +477,6 @@ template <int kParts>
   TileAttention<kParts> attention(task, rows);
   return attention.run();
 }
-
-/// Whether keys and values are sums of two parts: two of every other number are enough then.
-inline bool is_rounded(const Attention& task) {
-  constexpr DtypeSet kRounded = dtype_set(ScalarType::Half, ScalarType::BFloat16);
-  return contains(kRounded, task.key.tensor->dtype) && contains(kRounded, task.value.tensor->dtype);
-}
-
-/// Attention of many queries; false where they are few, not of the form that this is for, or the processor lacks it.
-inline bool run_tiles(KernelContext& ctx, const Attention& task) {
-  constexpr int64_t kFew = 24, kLeast = 48, kTasks = 16;
-  const int64_t dim = task.query.dim, repeats = task.query.heads / task.key.heads;
-  if (task.mask != nullptr || dim != task.value.dim || !takes_panels(task) || dim % kTileRows != 0 ||
-      task.query.positions * repeats < kFew || task.keys > std::numeric_limits<int32_t>::max() || !has_parts()) {
-    return false;
-  }
-  const bool rounded = is_rounded(task);
-  const int64_t room = rounded ? TileAttention<2>::most_rows(dim) : TileAttention<3>::most_rows(dim);
-  const int64_t groups = (repeats + room - 1) / room, heads = (repeats + groups - 1) / groups;
-  const int64_t others = task.batches * task.key.heads * groups;
-  // As many positions as there is room for, but enough tasks for threads to share them evenly; whole strips.
-  const int64_t share = max64(task.query.positions * heads * others / kTasks, kLeast);
-  const int64_t strips = (share + kStrip - 1) / kStrip;
-  const int64_t some = max64(min64(strips * kStrip, room) / heads, 1);
-  const int64_t blocks = (task.query.positions + some - 1) / some;
-  Tasks tasks(others * blocks);
-  for_each_thread(ctx, [&] {
-    for (int64_t index = tasks.take(); index >= 0; index = tasks.take()) {
-      const int64_t other = index / blocks, group = other % groups;
-      QueryRows rows;
-      rows.batch = other / groups / task.key.heads;
-      rows.key_head = other / groups % task.key.heads;
-      rows.head = rows.key_head * repeats + group * heads;
-      rows.heads = min64(heads, repeats - group * heads);
-      // Tasks of a head follow each other, since they have keys in common; late positions first, which have more.
-      rows.position = (blocks - 1 - index % blocks) * some;
-      rows.positions = min64(some, task.query.positions - rows.position);
-      if (rounded ? attend<2>(task, rows) : attend<3>(task, rows)) continue;
-      for (int64_t h = 0; h < rows.heads; ++h) {
-        run_panels(task, rows.batch, rows.head + h, rows.position, rows.positions);
-      }
-    }
-  });
-  return true;
-}
-
-#else
-
-inline bool run_tiles(KernelContext&, const Attention&) { return false; }
 
 #endif
 

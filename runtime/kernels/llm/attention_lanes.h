@@ -60,7 +60,7 @@ class WeightSteps {
         seen[k] = 0xffff;
         if constexpr (kMasked) seen[k] = _mm512_cmpgt_epi32_mask(limit[tile], _mm512_set1_epi32(key));
       }
-      powers_of_two(seen, weight);
+      powers_of_two<(kParts == 1 ? 4 : 6)>(seen, weight);
       uint16_t* const parts = to + tile * Parts<kParts>::kPartsSize + first * kTileDepth;
       ETIR_UNROLL
       for (int k = 0; k < 2; ++k) {

@@ -1,5 +1,5 @@
-// Attention of one token over a cache of float32 or float16, with vectors of 512 bits: what grows in a decoder with the
-// position.
+// Attention of one token over a cache of float32, float16 or bfloat16, with vectors of 512 bits: what grows in a
+// decoder with the position.
 //
 // A token reads its keys and values once and does little with each number, so that memory decides. A task is a range of
 // keys, as they lie in the cache, for all heads that lie side by side; while keys of a head are multiplied its values
@@ -65,7 +65,7 @@ ETIR_AVX512 inline __m512 sums_of_rows(const float* rows) {
   return _mm512_maskz_shuffle_f32x4(kAll, sums, sums, 0xd8);
 }
 
-/// Asks for the line of the cache that vector `v` of a strip is in: of float16 two vectors are in one.
+/// Asks for the line of the cache that vector `v` of a strip is in: of numbers of 16 bits two vectors are in one.
 template <typename T>
 ETIR_AVX512 inline void ask(const T* strip, int v = 0) {
   if (sizeof(T) == sizeof(float) || v % 2 == 0) __builtin_prefetch(strip + v * kWideLanes, 0, 3);
@@ -74,6 +74,11 @@ ETIR_AVX512 inline void ask(const T* strip, int v = 0) {
 ETIR_AVX512 inline __m512 load(const float* from) { return _mm512_loadu_ps(from); }
 ETIR_AVX512 inline __m512 load(const Half* from) {
   return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+ETIR_AVX512 inline __m512 load(const BFloat16* from) {
+  const __m256i upper = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  const __m512i words = _mm512_maskz_cvtepu16_epi32(0xffff, upper);
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, words, 16));
 }
 
 /// What is in a register stays there: to be read again by each of several instructions it would take longer.
@@ -393,10 +398,11 @@ ETIR_AVX512 inline void combine(const Attention& task, int64_t head, const float
 inline bool run_token(KernelContext& ctx, const Attention& task) {
   using namespace token;
   const int64_t dim = task.query.dim, heads = task.query.heads, all = task.batches * heads;
+  constexpr DtypeSet kCaches = dtype_set(ScalarType::Float, ScalarType::Half, ScalarType::BFloat16);
   const ScalarType cache = task.key.tensor->dtype;
   if (task.query.positions != 1 || dim != task.value.dim || task.mask != nullptr ||
-      task.query.tensor->dtype != ScalarType::Float || (cache != ScalarType::Float && cache != ScalarType::Half) ||
-      dim % kWideLanes != 0 || dim > kMostDim || all * result_size(dim) > kRoom || !has_avx512()) {
+      task.query.tensor->dtype != ScalarType::Float || !contains(kCaches, cache) || dim % kWideLanes != 0 ||
+      dim > kMostDim || all * result_size(dim) > kRoom || !has_avx512()) {
     return false;
   }
   const int64_t repeats = heads / task.key.heads, bytes = dim * static_cast<int64_t>(element_size(cache));
@@ -412,7 +418,9 @@ inline bool run_token(KernelContext& ctx, const Attention& task) {
       const int64_t range = index % ranges, batch = index / ranges / groups, head = index / ranges % groups * beside;
       const int64_t at = min64(task.keys, range * length);
       float* const to = results + range * step + (batch * heads + head * repeats) * result_size(dim);
-      const auto attend_keys = cache == ScalarType::Float ? attend_range<float> : attend_range<Half>;
+      const auto attend_keys = cache == ScalarType::Float  ? attend_range<float>
+                               : cache == ScalarType::Half ? attend_range<Half>
+                                                           : attend_range<BFloat16>;
       attend_keys(task, batch, head, min64(beside, task.key.heads - head), at, min64(task.keys, at + length),
                   index > begin && range > 0, index + 1 < end && range + 1 < ranges, to);
     }

@@ -7,7 +7,8 @@
 // a third of the time of one with AVX-512.
 //
 // A float16 has 11 significant bits, and is the sum of two. Where one side was rounded to that, two parts of the other
-// leave out a sixteenth of what the rounding did, and three products are enough.
+// leave out a sixteenth of what the rounding did, and three products are enough. Where it was rounded to bfloat16, one
+// part of the other is as near, and one product.
 //
 // Numbers below 2^-126 count as zero, in parts as well: whoever multiplies keeps to numbers that are far from that, and
 // from infinity.
@@ -34,11 +35,11 @@ constexpr int kTileDepth = 32;                         ///< numbers of the depth
 constexpr int kPartSize = kTileRows * kTileDepth;      ///< of a register of parts
 constexpr int kTileSums = kTileRows * kTileBytes / 4;  ///< of a register of sums
 
-/// Of numbers that are the sum of two or three parts.
+/// Of numbers that are the sum of one, two or three parts.
 template <int kCount>
 struct Parts {
-  static_assert(kCount == 2 || kCount == 3);
-  static constexpr int kTurns = kCount == 3 ? 6 : 3;                 ///< products of parts
+  static_assert(kCount >= 1 && kCount <= 3);
+  static constexpr int kTurns = kCount * (kCount + 1) / 2;           ///< products of parts
   static constexpr int kPartsSize = kCount * kPartSize;              ///< of all parts of a step of the depth
   static constexpr int kPartsBytes = kPartsSize * sizeof(uint16_t);  ///< of them
 };
@@ -121,9 +122,9 @@ ETIR_PARTS inline void split(__m512 first, __m512 second, uint16_t* to) {
 #define ETIR_TILE_MULTIPLY(sum, x, w) asm volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::: "memory")
 
 /// Registers 0 to 3 are sums, 4 and 5 left operands, 6 and 7 right ones.
-ETIR_PARTS inline void load_left(const uint16_t* upper, const uint16_t* lower) {
-  ETIR_TILE_LOAD(4, upper, kTileBytes);
-  ETIR_TILE_LOAD(5, lower, kTileBytes);
+ETIR_PARTS inline void load_left(const uint16_t* upper, const uint16_t* lower, int64_t row_bytes = kTileBytes) {
+  ETIR_TILE_LOAD(4, upper, row_bytes);
+  ETIR_TILE_LOAD(5, lower, row_bytes);
 }
 ETIR_PARTS inline void load_right(const uint16_t* left, const uint16_t* right) {
   ETIR_TILE_LOAD(6, left, kTileBytes);
@@ -140,9 +141,10 @@ ETIR_PARTS inline void multiply_four() {
 
 /// Two operands on each side, all of `steps` steps of the depth: Parts::kPartsSize numbers each.
 struct PartsProduct {
-  const uint16_t *upper, *lower;  ///< left operands: [step][part][16 rows][32]
+  const uint16_t *upper, *lower;  ///< left operands: [step][part][16 rows][32], or of one part [16 rows][step][32]
   const uint16_t *left, *right;   ///< right operands: [step][part][16 twos of the depth][16 columns][2]
   int steps;
+  int64_t row_bytes = kTileBytes;  ///< from one row of the left operands to the next; more: of one part
 };
 
 /// Nothing to do between products.
@@ -162,18 +164,21 @@ ETIR_PARTS inline void multiply_parts(const PartsProduct& product, float* sums, 
   ETIR_TILE_ZERO(2);
   ETIR_TILE_ZERO(3);
   const uint16_t *upper = product.upper, *lower = product.lower, *left = product.left, *right = product.right;
+  const int64_t left_step = product.row_bytes > kTileBytes ? kTileDepth : kSize;
   for (int s = 0; s < product.steps; ++s) {
     // Parts (left, right) 0 2, 0 1, 1 1, 1 0, 2 0, 0 0 of three, 0 1, 0 0, 1 0 of two: from one to the next, one side
     // stays.
-    load_left(upper, lower);
+    load_left(upper, lower, kParts == 1 ? product.row_bytes : kTileBytes);
     if constexpr (kParts == 3) {
       load_right(left + 2 * kPartSize, right + 2 * kPartSize);
       multiply_four();
       between();
     }
-    load_right(left + kPartSize, right + kPartSize);
-    multiply_four();
-    between();
+    if constexpr (kParts > 1) {
+      load_right(left + kPartSize, right + kPartSize);
+      multiply_four();
+      between();
+    }
     if constexpr (kParts == 3) {
       load_left(upper + kPartSize, lower + kPartSize);
       multiply_four();
@@ -187,12 +192,13 @@ ETIR_PARTS inline void multiply_parts(const PartsProduct& product, float* sums, 
       multiply_four();
       between();
       load_left(upper, lower);
-    } else {
-      load_left(upper + kPartSize, lower + kPartSize);
     }
-    multiply_four();
-    between();
-    upper += kSize, lower += kSize, left += kSize, right += kSize;
+    if constexpr (kParts == 2) load_left(upper + kPartSize, lower + kPartSize);
+    if constexpr (kParts > 1) {
+      multiply_four();
+      between();
+    }
+    upper += left_step, lower += left_step, left += kSize, right += kSize;
   }
   ETIR_TILE_STORE(0, sums, kTileBytes);
   ETIR_TILE_STORE(1, sums + beside, kTileBytes);

@@ -15,14 +15,24 @@
 
 namespace etir::llm {
 
+/// Minimax of 2^x in [-1/2, 1/2]: relative error 2e-9, or 3e-6 for what is rounded to bfloat16.
+template <int kDegree>
+struct PowerFactors;
+template <>
+struct PowerFactors<6> {
+  static constexpr float kValues[] = {
+      0x1.41fbbcp-13f, 0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
+};
+template <>
+struct PowerFactors<4> {
+  static constexpr float kValues[] = {0x1.3997d6p-7f, 0x1.ca1442p-5f, 0x1.ec06dap-3f, 0x1.62e0dcp-1f, 0x1.ffffe8p-1f};
+};
+
 /// 2^x of each vector where `seen`, 0 elsewhere and for x up to -100, NaN of NaN; x is at most some tens. Vectors take
 /// each step together: one alone would wait for itself.
-template <int kCount>
+template <int kDegree = 6, int kCount>
 ETIR_POWERS inline void powers_of_two(const __mmask16 (&seen)[kCount], __m512 (&x)[kCount]) {
-  constexpr int kDegree = 6;
-  // Minimax in [-1/2, 1/2], relative error 2e-9.
-  constexpr float kFactors[kDegree + 1] = {
-      0x1.41fbbcp-13f, 0x1.5f3e52p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
+  constexpr const auto& kFactors = PowerFactors<kDegree>::kValues;
   const __m512 magic = _mm512_set1_ps(etir::detail::kRoundMagic), least = _mm512_set1_ps(-100.0f);
   __mmask16 counts[kCount];
   __m512 shifted[kCount], rest[kCount];

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "kernels/llm/attention.h"
-#include "kernels/llm/attention_amx.h"
 #include "kernels/llm/attention_panel.h"
+#include "kernels/llm/attention_tiles.h"
 #include "kernels/llm/attention_token.h"
 #include "kernels/llm/cache.h"
 #include "kernels/llm/sdpa.gen.h"
@@ -37,7 +37,7 @@ struct SdpaArgs {
   int causal_position;
   bool heads_first;  ///< [batch, head, position, dim]
   bool takes_quantized;
-  bool takes_halved;  ///< caches of float16 beside queries of float32
+  bool takes_halved;  ///< caches of float16 or bfloat16 beside queries of float32
   double softcap = 0;
   int softcap_position = 0;  ///< where there is such an argument
   const Tensor* sinks = nullptr;
@@ -96,10 +96,11 @@ bool prepare(KernelContext& ctx, const SdpaArgs& args, Attention* attention) {
   const Tensor& value = args.value.tensor;
   Tensor& out = args.out;
   const bool quantized = query.dtype == ScalarType::Char;
-  // A cache may be of half of the query's precision: everything is computed in float32 anyhow.
-  const bool halved = args.takes_halved && query.dtype == ScalarType::Float && key.dtype == ScalarType::Half;
+  // A cache may be of half of the query's precision.
+  const bool halved = args.takes_halved && query.dtype == ScalarType::Float &&
+                      (key.dtype == ScalarType::Half || key.dtype == ScalarType::BFloat16);
   for (const Tensor* tensor : {&query, &key, &value}) {
-    const ScalarType wanted = halved && tensor != &query ? ScalarType::Half : query.dtype;
+    const ScalarType wanted = halved && tensor != &query ? key.dtype : query.dtype;
     if (!check_tensor(ctx, *tensor, 4) || !check_dtype(ctx, *tensor, wanted)) return false;
   }
   if (!contains(kAttentionTypes & kSelectedDtypes, query.dtype) || (quantized && !args.takes_quantized)) {

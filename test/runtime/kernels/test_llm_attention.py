@@ -57,10 +57,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "cache"), [*((t, t) for t in TOLERANCE), (torch.float32, torch.float16)])
+@pytest.mark.parametrize(
+    ("dtype", "cache"),
+    [*((t, t) for t in TOLERANCE), (torch.float32, torch.float16), (torch.float32, torch.bfloat16)],
+)
 @pytest.mark.parametrize("case", CASES)
 def test_custom_sdpa(kernels: Kernels, case: tuple[int, ...], dtype: torch.dtype, cache: torch.dtype) -> None:
-    """Queries and caches of one dtype, and caches of float16 beside queries of float32."""
+    """Queries and caches of one dtype, and caches of 16 bits beside queries of float32."""
     batch, queries, heads, key_heads, dim, length, start = case
     query = torch.randn(batch, queries, heads, dim).to(dtype)
     key, value = (torch.randn(batch, length, key_heads, dim).to(cache) for _ in range(2))
@@ -197,7 +200,13 @@ def test_refusals(kernels: Kernels) -> None:
         ),
         (sdpa, [query.half(), cache, cache, 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
         (sdpa, [query, cache.half(), cache, 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
-        (sdpa, [query, cache.bfloat16(), cache.bfloat16(), 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
+        (sdpa, [query, cache.bfloat16(), cache.half(), 0, None, 0.0, True, None], query, "KernelDtypeMismatch"),
+        (
+            sdpa,
+            [query.half(), cache.bfloat16(), cache.bfloat16(), 0, None, 0.0, True, None],
+            query.half(),
+            "KernelDtypeMismatch",
+        ),
         (sdpa, [query, cache.half(), cache.half(), 0, None, 0.0, True, None], query.half(), "KernelDtypeMismatch"),
         (
             sdpa,
