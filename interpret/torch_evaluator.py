@@ -119,7 +119,7 @@ Quantize operators: NaN is one integer on every level and on the runtime. Dequan
 
 
 def _of_one_dtype(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Keys and values of the query's dtype, which ExecuTorch's operator wants; etir's reads float16 beside float32."""
+    """Keys and values of the query's dtype, which ExecuTorch's operator wants; etir's may read narrower ones."""
     dtype = arguments["query"].dtype
     return arguments | {name: arguments[name].to(dtype) for name in ("key", "value")}
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from etir.llm.checkpoint.blocks import Blocks
 from etir.llm.checkpoint.checkpoint import Checkpoint
 from etir.llm.errors import E1607, E1608, E1609
-from etir.llm.recipe_names import ModelRecipe, recipe_of
+from etir.llm.recipe_names import CacheType, ModelRecipe, recipe_of
 from etir.llm.recipes import Rounding, quantize_model
 from etir.options import CompileKeywords, CompileOptions, compile_options
 from etir.quantization.report import QuantizationReport
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from xdsl.dialects.builtin import ModuleOp
 
-    from etir.llm.passes.pipeline import CacheType
     from etir.program import Program
 
 CONTEXT = 2048
@@ -54,7 +53,7 @@ class LanguageModelOptions:
     max_prefill: int | None = None
     round_weights: str | None = None
     calibration: str | None = None
-    cache: Literal["auto", "float32", "float16", "int8"] = "auto"
+    cache: CacheType | Literal["auto"] = "auto"
     all_logits: bool = False
     fuse_attention: bool = True
 
@@ -165,10 +164,10 @@ def _check(how: LanguageModelOptions, recipe: ModelRecipe) -> None:
 
 def _cache(how: LanguageModelOptions, recipe: ModelRecipe, target: str) -> CacheType:
     """What caches hold. Raises E1608 where attention cannot read that."""
-    from etir.dialects.dtypes import f16, f32
+    from etir.dialects.dtypes import BY_TORCH_NAME, f32
     from etir.dialects.llama import CUSTOM_SDPA
     from etir.llm.passes.kernels import missing_kernel
-    from etir.llm.passes.pipeline import link_libraries
+    from etir.llm.passes.pipeline import HALVED, link_libraries
 
     if not how.fuse_attention:
         if how.cache in ("auto", "float32"):
@@ -177,12 +176,16 @@ def _cache(how: LanguageModelOptions, recipe: ModelRecipe, target: str) -> Cache
             f"a cache of {how.cache}: attention that goes over the whole cache reads what the model computes",
             help="let attention end at the last position: --attention auto",
         )
-    missing = missing_kernel(CUSTOM_SDPA, f32, target, link_libraries(target), cache=f16)
+    wanted = recipe.cache if how.cache == "auto" else how.cache
+    if wanted not in HALVED or wanted == recipe.dtype:
+        return wanted
+    type = BY_TORCH_NAME[wanted].type
+    missing = missing_kernel(CUSTOM_SDPA, f32, target, link_libraries(target, wanted), cache=type)
+    if missing is None:
+        return wanted
     if how.cache == "auto":
-        return recipe.cache if missing is None else "float32"
-    if how.cache == "float16" and recipe.dtype != "float16" and missing is not None:
-        raise E1608.error(f"a cache of float16: {missing}", help="float32 and int8 have kernels there: --cache int8")
-    return how.cache
+        return "float32"
+    raise E1608.error(f"a cache of {wanted}: {missing}", help="float32 and int8 have kernels there: --cache int8")
 
 
 def _positions(checkpoint: Checkpoint, context: int) -> list[str]:
@@ -267,12 +270,12 @@ def _other_caches(module: ModuleOp, program: ExportedProgram, cache: CacheType) 
     """Says which caches do not hold what was asked for: passes leave alone what their attention could not read."""
     from xdsl.dialects.builtin import TensorType
 
-    from etir.dialects.dtypes import f16, f32, i8
+    from etir.dialects.dtypes import BY_TORCH_NAME
     from etir.dialects.et.program import StateOp
     from etir.llm.export import cached_layers
     from etir.llm.passes.quantize_cache import ZERO_POINTS
 
-    wanted = {"float32": f32, "float16": f16, "int8": i8}[cache]
+    wanted = BY_TORCH_NAME[cache].type
     states = [op for op in module.body.block.ops if isinstance(op, StateOp)]
     kept = [op.type for op in states if not op.sym_name.data.endswith(ZERO_POINTS)]
     held = [type for type in kept if isinstance(type, TensorType) and type.element_type == wanted]

@@ -13,6 +13,9 @@ from typing import Literal
 from etir.diagnostics import did_you_mean
 from etir.llm.errors import E1608
 
+CacheType = Literal["float32", "float16", "bfloat16", "int8"]
+"""What caches of keys and values hold."""
+
 
 @dataclass(frozen=True)
 class ModelRecipe:
@@ -27,7 +30,7 @@ class ModelRecipe:
     head: str = ""
     bits: int = 32
     dtype: str = "float32"
-    cache: Literal["float32", "float16"] = "float32"
+    cache: CacheType = "float32"
 
 
 RECIPES = {

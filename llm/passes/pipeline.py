@@ -16,26 +16,26 @@ own passes are among them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from xdsl.passes import ModulePass
 
 from etir.llm.passes.attend_by_position import AttendByPositionPass
 from etir.llm.passes.fuse_eager_attention import FuseEagerAttentionPass
-from etir.llm.passes.halve_cache import HalveCachePass
+from etir.llm.passes.halve_cache import HalfType, HalveCachePass
 from etir.llm.passes.last_logits import LastLogitsPass
 from etir.llm.passes.quantize_cache import QuantizeCachePass
 from etir.llm.passes.ring_cache import RingCachePass
 from etir.llm.passes.sequence_first_cache import SequenceFirstCachePass
+from etir.llm.recipe_names import CacheType
 from etir.lowering.functionalize import FunctionalizePass
 from etir.passes.generic.dce import DcePass
 from etir.targets.manifest import load
 
-CacheType = Literal["float32", "float16", "int8"]
-
+HALVED: dict[CacheType, HalfType] = {"float16": "f16", "bfloat16": "bf16"}
+"""Caches of two bytes beside queries of float32, with the ``dtype`` of ``halve-cache``."""
 _LIBRARIES: dict[CacheType, tuple[str, ...]] = {
     "float32": ("custom_ops",),
-    "float16": ("custom_ops",),
+    **dict.fromkeys(HALVED, ("custom_ops",)),
     "int8": ("custom_ops", "quantized"),
 }
 """The libraries in which the stock runtime has the kernels."""
@@ -80,8 +80,8 @@ def _passes(
         yield RingCachePass(target, libraries)
         yield DcePass()  # what attention was computed by before: it reads whole caches
         yield SequenceFirstCachePass()
-        if cache == "float16":
-            yield HalveCachePass(target, libraries)
+        if cache in HALVED:
+            yield HalveCachePass(target, libraries, HALVED[cache])
         elif cache == "int8":
             yield QuantizeCachePass(target, libraries)
     yield DcePass()  # masks that nothing reads any more, and what they were computed from

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from etir.tools.common import OK, Console, ToolParser, check_output, read_text, usage_error, write_output
 
@@ -25,7 +25,7 @@ ROUNDING = ("nearest", "mse", "hqq", "gptq", "awq")
 
 def parser() -> ToolParser:
     """The arguments."""
-    from etir.llm.recipe_names import RECIPES
+    from etir.llm.recipe_names import RECIPES, CacheType
 
     recipes = "\n".join(f"  {name:6} {recipe.meaning}" for name, recipe in RECIPES.items())
     made = ToolParser(
@@ -42,7 +42,7 @@ def parser() -> ToolParser:
     made.add_argument("--max-prefill", type=int, metavar="N", help="tokens of a prompt in one call (default: 512)")
     made.add_argument(
         "--cache",
-        choices=("auto", "float32", "float16", "int8"),
+        choices=("auto", *get_args(CacheType)),
         default="auto",
         help="dtype of keys and values; auto: float16 with 8da4w on etir's runtime, else float32",
     )

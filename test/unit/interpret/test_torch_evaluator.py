@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
 
+from etir.dialects import llama
 from etir.dialects.quantized import schema_of
 from etir.interpret.evaluators import get_evaluator
 
@@ -35,6 +36,23 @@ def test_dequantized_weights(dtype: torch.dtype, zeros: str, axis: int, out_dtyp
     found = _call(**dict(zip(names, given, strict=True)), out_dtype=out_dtype)
     assert found.dtype == wanted.dtype
     assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("cache", [torch.float16, torch.bfloat16], ids=str)
+def test_attention_over_caches_of_two_bytes(cache: torch.dtype) -> None:
+    """torch's operator wants one dtype, and is given that of the query."""
+    pytest.importorskip("executorch.extension.llm.custom_ops.custom_ops")
+    torch.manual_seed(0)
+    query, key, value = torch.randn(1, 3, 4, 16), *(torch.randn(1, 9, 2, 16).to(cache) for _ in range(2))
+    given = {"key": key, "value": value, "start_pos": 5, "attn_mask": None, "drpout_p": 0.0, "is_causal": True}
+    found = get_evaluator("torch").call(llama.schema_of(llama.CUSTOM_SDPA), {"query": query, **given, "scale": None})
+    assert isinstance(found, torch.Tensor) and found.dtype == torch.float32
+    heads = [x[:, :8].float().transpose(1, 2) for x in (key, value)]
+    mask = torch.ones(3, 8, dtype=torch.bool).tril(5)
+    wanted = torch.nn.functional.scaled_dot_product_attention(
+        query.transpose(1, 2), *heads, attn_mask=mask, enable_gqa=True
+    )
+    torch.testing.assert_close(found, wanted.transpose(1, 2), rtol=1e-5, atol=1e-6)
 
 
 def test_another_dtype_than_said_is_an_error() -> None:

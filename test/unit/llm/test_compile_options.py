@@ -90,10 +90,11 @@ def test_what_caches_hold(small: tuple[Path, Any], tmp_path: Path, capsys: pytes
 
     assert kept("fp32") == kept("int4") == kept("8da4w", cache="float32") == {"f32"}
     assert kept("8da4w") == kept("int4", cache="float16") == kept("fp16") == kept("fp16", cache="float16") == {"f16"}
-    for options in (("--target", "executorch"), ("--attention", "unfused")):
-        arguments = ["compile", str(small[0]), "-o", str(tmp_path / "m.pte"), "--cache", "float16", *options]
-        assert et_llm.main(arguments) == 1
-        assert "E1608" in capsys.readouterr().err
+    for cache in ("float16", "bfloat16"):
+        for options in (("--target", "executorch"), ("--attention", "unfused")):
+            arguments = ["compile", str(small[0]), "-o", str(tmp_path / "m.pte"), "--cache", cache, *options]
+            assert et_llm.main(arguments) == 1
+            assert f"error[E1608]: a cache of {cache}: " in capsys.readouterr().err
 
 
 def test_a_delegate_and_a_tokenizer_of_its_own(
