@@ -20,6 +20,7 @@ import etir.runtime
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
 from etir.llm.passes.pipeline import language_model_passes, link_libraries
+from etir.llm.recipe_names import CacheType
 from etir.lowering.import_fx import import_program
 from etir.passes.infra.manager import run_pipeline
 
@@ -110,11 +111,15 @@ def test_int8_caches() -> None:
         assert 0 < found.difference(expected("llama")) < 0.04, target
 
 
-def test_float16_caches() -> None:
+_NEAR: dict[CacheType, float] = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2, "int8": 0.05}
+
+
+@pytest.mark.parametrize(("cache_type", "held"), [("float16", "f16"), ("bfloat16", "bf16")])
+def test_caches_of_two_bytes(cache_type: CacheType, held: str) -> None:
     """Half of the bytes, the same tokens; the stock runtime has no such kernel, and its caches stay what they are."""
     program = dynamic("llama", CACHE - 1)
-    for target, type in (("etir", "f16"), ("executorch", "f32")):
-        made = compiled(program, target, cache="float16")
+    for target, type in (("etir", held), ("executorch", "f32")):
+        made = compiled(program, target, cache=cache_type)
         assert operators(made)["llama::custom_sdpa.out"] == 2
         kept = [str(s.type.get_element_type()) for s in _states(made) if len(s.type.get_shape()) == 4]
         assert kept == [type] * 4
@@ -122,14 +127,16 @@ def test_float16_caches() -> None:
         found = generate(step, prefill=step)
         assert found.tokens == expected("llama").tokens, target
         difference = found.difference(expected("llama"))
-        assert 1e-6 < difference < 2e-3 if type == "f16" else difference < 1e-5, target
+        assert 1e-6 < difference < _NEAR[cache_type] if type == held else difference < 1e-5, target
 
 
-_NEAR = {"float32": 1e-5, "float16": 2e-3, "int8": 0.05}
+_RINGS_NIGHTLY = ("bfloat16", "int8")
 
 
-@pytest.mark.parametrize("cache_type", ["float32", "float16", pytest.param("int8", marks=pytest.mark.nightly)])
-def test_rings(cache_type: Any) -> None:
+@pytest.mark.parametrize(
+    "cache_type", [pytest.param(c, marks=pytest.mark.nightly if c in _RINGS_NIGHTLY else ()) for c in _NEAR]
+)
+def test_rings(cache_type: CacheType) -> None:
     """Twenty positions go through a ring of 13; the other layer keeps all of its 32."""
     program = dynamic("gemma3", 6)
     for target, load in RUNTIMES.items():

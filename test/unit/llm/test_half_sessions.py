@@ -1,4 +1,4 @@
-"""Sessions whose caches are float16: what is taken back, shared, saved or drafted gives a fresh session's logits."""
+"""Sessions whose caches have two bytes: what is taken back, shared, saved or drafted gives a fresh session's logits."""
 
 from __future__ import annotations
 
@@ -23,17 +23,29 @@ LAYERS, HEADS, WIDTH = 2, 2, 16
 def compiled(folder: Path, name: str, recipe: str, cache: str = "auto", **options: object) -> Path:
     checkpoints.write_folder(folder, name, **options)
     how = LanguageModelOptions(recipe, CONTEXT, PIECE, cache=cache, all_logits=True)  # type: ignore[arg-type]
-    compile_language_model(load_checkpoint(folder), how, target="etir").save(folder / "m.pte")
+    made = compile_language_model(load_checkpoint(folder), how, target="etir")
+    assert not made.remarks  # which say where caches hold something else
+    made.save(folder / "m.pte")
     return folder / "m.pte"
 
 
-@pytest.fixture(scope="module", params=["all positions", pytest.param("rings", marks=pytest.mark.nightly)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("all positions", "auto"),
+        ("all positions", "bfloat16"),
+        pytest.param(("rings", "auto"), marks=pytest.mark.nightly),
+        pytest.param(("rings", "bfloat16"), marks=pytest.mark.nightly),
+    ],
+    ids=" ".join,
+)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    positions, cache = request.param
     folder = tmp_path_factory.mktemp("half")
-    if request.param == "rings":
-        path = compiled(folder, "phi3", "8da4w", sliding_window=WINDOW)
+    if positions == "rings":
+        path = compiled(folder, "phi3", "8da4w", cache, sliding_window=WINDOW)
     else:
-        path = compiled(folder, "llama", "8da4w")
+        path = compiled(folder, "llama", "8da4w", cache)
     return LanguageModel.load(path, threads=1)
 
 
@@ -103,11 +115,11 @@ def test_drafts_from_the_text(model: LanguageModel) -> None:
     assert speculation.counts.drafted > 0
 
 
-@pytest.mark.nightly  # compiles two models
+@pytest.mark.nightly  # compiles three models
 def test_sessions_are_of_one_dtype(tmp_path: Path) -> None:
-    """Half of the memory, and a saved session of one is not read by the other."""
+    """Half of the memory, and a saved session of one is not read by another, of caches of the same size either."""
     found: dict[str, int] = {}
-    for cache in ("float32", "float16"):
+    for cache in ("float32", "float16", "bfloat16"):
         folder = tmp_path / cache
         folder.mkdir()
         model = LanguageModel.load(compiled(folder, "llama", "fp32", cache), threads=1)
@@ -117,5 +129,7 @@ def test_sessions_are_of_one_dtype(tmp_path: Path) -> None:
         found[cache] = model.memory()["session"]
     # What is between the operators differs a little, too.
     assert found["float32"] - found["float16"] == pytest.approx(2 * LAYERS * CONTEXT * HEADS * WIDTH * 2, rel=0.1)
-    with pytest.raises(EtirError, match="another program"):
-        session.restore(tmp_path / "saved float32")
+    assert found["bfloat16"] == found["float16"]
+    for other in ("float32", "float16"):
+        with pytest.raises(EtirError, match="another program"):
+            session.restore(tmp_path / f"saved {other}")

@@ -1,9 +1,13 @@
 // RUN: et-opt -p 'halve-cache{target=etir}' --split-input-file %s | filecheck %s
 // RUN: et-opt -p 'halve-cache{target=etir}' --explain-match=halve-cache --no-output --split-input-file %s 2>&1 | filecheck %s --check-prefix=WHY
 // RUN: et-opt -p 'halve-cache{libraries=custom_ops}' --explain-match=halve-cache --no-output --split-input-file %s 2>&1 | filecheck %s --check-prefix=STOCK
+// RUN: et-opt -p 'halve-cache{target=etir dtype=bf16}' --split-input-file %s | filecheck %s --check-prefix=BF16
+// RUN: et-opt -p 'halve-cache{libraries=custom_ops dtype=bf16}' --explain-match=halve-cache --no-output --split-input-file %s 2>&1 | filecheck %s --check-prefix=STOCK16
 
 // CHECK: et.state @keys : tensor<1x8x1x4xf16>
 // CHECK-NEXT: et.state @values : tensor<1x8x1x4xf16>
+// BF16: et.state @keys : tensor<1x8x1x4xbf16>
+// BF16-NEXT: et.state @values : tensor<1x8x1x4xbf16>
 et.schema "llama::custom_sdpa(Tensor query, Tensor key, Tensor value, SymInt start_pos, Tensor? attn_mask=None, float drpout_p=0., bool is_causal=False, float? scale=None) -> Tensor"
 et.state @keys : tensor<1x8x1x4xf32>
 et.state @values : tensor<1x8x1x4xf32>
@@ -14,6 +18,8 @@ func.func @causal(%q: tensor<1x3x2x4xf32>, %newk: tensor<1x3x1x4xf32>, %newv: te
   // CHECK-DAG: %[[VC:.*]] = et.read_state @values : tensor<1x8x1x4xf16>
   %kc = et.read_state @keys : tensor<1x8x1x4xf32>
   %vc = et.read_state @values : tensor<1x8x1x4xf32>
+  // BF16: %[[N:.*]] = aten._to_copy.default(%newk, dtype = bf16)
+  // BF16-NEXT: aten.index_copy.default(%{{.*}}, dim = 1, %p, %[[N]]) : (tensor<1x8x1x4xbf16>
   // CHECK: %[[N:.*]] = aten._to_copy.default(%newk, dtype = f16)
   // CHECK-NEXT: %[[K:.*]] = aten.index_copy.default(%[[KC]], dim = 1, %p, %[[N]]) : (tensor<1x8x1x4xf16>
   %k = aten.index_copy.default(%kc, dim = 1, %p, %newk) : (tensor<1x8x1x4xf32>, tensor<3xi64>, tensor<1x3x1x4xf32>) -> tensor<1x8x1x4xf32>
@@ -22,7 +28,10 @@ func.func @causal(%q: tensor<1x3x2x4xf32>, %newk: tensor<1x3x1x4xf32>, %newv: te
   %v = aten.index_copy.default(%vc, dim = 1, %p, %newv) : (tensor<1x8x1x4xf32>, tensor<3xi64>, tensor<1x3x1x4xf32>) -> tensor<1x8x1x4xf32>
   // WHY: 'halve-cache' rewrote 'llama.custom_sdpa.default'
   // STOCK: cache 'keys' stays float32: 'llama::custom_sdpa.out' of target 'executorch': unsupported dtypes: 'key' is HALF
+  // STOCK16: cache 'keys' stays float32: 'llama::custom_sdpa.out' of target 'executorch': unsupported dtypes: 'key' is BFLOAT16
   // CHECK: llama.custom_sdpa.default(%q, %[[K]], %[[V]], start_pos = %s, is_causal = true, scale = 0.5) : (tensor<1x3x2x4xf32>, tensor<1x8x1x4xf16>, tensor<1x8x1x4xf16>, i64) -> tensor<1x3x2x4xf32>
+  // BF16: llama.custom_sdpa.default(%q, {{.*}}) : (tensor<1x3x2x4xf32>, tensor<1x8x1x4xbf16>, tensor<1x8x1x4xbf16>, i64) -> tensor<1x3x2x4xf32>
+  // BF16: et.write_state @keys, %{{.*}} : tensor<1x8x1x4xbf16>
   %y = llama.custom_sdpa.default(%q, %k, %v, start_pos = %s, is_causal = true, scale = 0.5) : (tensor<1x3x2x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, i64) -> tensor<1x3x2x4xf32>
   // CHECK: et.write_state @keys, %[[K]] : tensor<1x8x1x4xf16>
   // CHECK-NEXT: et.write_state @values, %[[V]] : tensor<1x8x1x4xf16>
@@ -36,6 +45,7 @@ func.func @causal(%q: tensor<1x3x2x4xf32>, %newk: tensor<1x3x1x4xf32>, %newv: te
 // The sum reads the values: both caches stay.
 
 // CHECK: et.state @keys : tensor<1x8x1x4xf32>
+// BF16: et.state @keys : tensor<1x8x1x4xf32>
 et.schema "llama::custom_sdpa(Tensor query, Tensor key, Tensor value, SymInt start_pos, Tensor? attn_mask=None, float drpout_p=0., bool is_causal=False, float? scale=None) -> Tensor"
 et.state @sum : tensor<f32>
 et.state @keys : tensor<1x8x1x4xf32>
