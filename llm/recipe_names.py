@@ -20,8 +20,8 @@ CacheType = Literal["float32", "float16", "bfloat16", "int8"]
 @dataclass(frozen=True)
 class ModelRecipe:
     """``layers`` and ``head`` are recipes of ``etir.quantize``; ``bits`` those of the layers' weights. Without them a
-    program computes in ``dtype``. ``cache`` is what caches hold where the target's attention reads that: float16 where
-    layers compute on integers, which rounds more than it does.
+    program computes in ``dtype``. ``cache`` is what caches hold where the target's attention reads that: bfloat16 where
+    layers compute on integers, which rounds as much as it does.
     """
 
     name: str
@@ -41,7 +41,7 @@ RECIPES = {
         ModelRecipe("int8", "weights of 8 bits; layers compute in float32", "weight-int8", "weight-int8", 8),
         ModelRecipe("int4", "weights of 4 bits, a scale for each 32 of them", "weight-int4", "weight-int8", 4),
         ModelRecipe(
-            "8da4w", "as int4, and layers compute on int8, row by row", "8da4w", "dynamic-int8", 4, cache="float16"
+            "8da4w", "as int4, and layers compute on int8, row by row", "8da4w", "dynamic-int8", 4, cache="bfloat16"
         ),
     )
 }

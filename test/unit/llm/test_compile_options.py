@@ -79,7 +79,7 @@ def test_a_cache_of_integers_and_rounding_that_looks_at_a_text(small: tuple[Path
 
 
 def test_what_caches_hold(small: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """float16 where layers compute on integers, if nobody says otherwise; what cannot be is refused."""
+    """bfloat16 where layers compute on integers, if nobody says otherwise; what cannot be is refused."""
     checkpoint = str(small[0])
 
     def kept(recipe: str, **options: Any) -> set[str]:
@@ -89,7 +89,8 @@ def test_what_caches_hold(small: tuple[Path, Any], tmp_path: Path, capsys: pytes
         return {str(type.get_element_type()) for type in types if len(type.get_shape()) == 4}
 
     assert kept("fp32") == kept("int4") == kept("8da4w", cache="float32") == {"f32"}
-    assert kept("8da4w") == kept("int4", cache="float16") == kept("fp16") == kept("fp16", cache="float16") == {"f16"}
+    assert kept("int4", cache="float16") == kept("fp16") == kept("fp16", cache="float16") == {"f16"}
+    assert kept("8da4w") == {"bf16"}
     for cache in ("float16", "bfloat16"):
         for options in (("--target", "executorch"), ("--attention", "unfused")):
             arguments = ["compile", str(small[0]), "-o", str(tmp_path / "m.pte"), "--cache", cache, *options]

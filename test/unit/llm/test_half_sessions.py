@@ -32,9 +32,9 @@ def compiled(folder: Path, name: str, recipe: str, cache: str = "auto", **option
 @pytest.fixture(
     scope="module",
     params=[
-        ("all positions", "auto"),
+        ("all positions", "float16"),
         ("all positions", "bfloat16"),
-        pytest.param(("rings", "auto"), marks=pytest.mark.nightly),
+        pytest.param(("rings", "float16"), marks=pytest.mark.nightly),
         pytest.param(("rings", "bfloat16"), marks=pytest.mark.nightly),
     ],
     ids=" ".join,
@@ -54,22 +54,29 @@ def fresh(model: LanguageModel, ids: list[int]) -> np.ndarray:
     return model.session().logits(ids)
 
 
-def assert_same(found: np.ndarray, wanted: np.ndarray) -> None:
-    """Attention adds up in another order where a text comes in other pieces, so that an activation may round to the
-    integer beside.
+@pytest.fixture
+def near(request: pytest.FixtureRequest) -> float:
+    """How far logits may be apart, of the largest. Attention adds up in another order where a text comes in other
+    pieces, so that an activation may round to the integer beside; beside bfloat16 long pieces are rounded more than
+    short ones, too.
     """
+    _, cache = request.node.callspec.params["model"]
+    return 0.05 if cache == "bfloat16" else 0.02
+
+
+def assert_same(found: np.ndarray, wanted: np.ndarray, near: float) -> None:
     assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, wanted, atol=0.02 * float(np.abs(wanted).max()), rtol=0)
+    np.testing.assert_allclose(found, wanted, atol=near * float(np.abs(wanted).max()), rtol=0)
 
 
-def test_text_in_pieces_and_taken_back(model: LanguageModel) -> None:
+def test_text_in_pieces_and_taken_back(model: LanguageModel, near: float) -> None:
     session = model.session()
     rows = np.concatenate([session.logits(PROMPT[a:b]) for a, b in ((0, 1), (1, 9), (9, 10), (10, 17))])
-    assert_same(rows, fresh(model, PROMPT))
+    assert_same(rows, fresh(model, PROMPT), near)
     for back, more in ((3, [9, 2]), (5, [7]), (0, [1, 2, 3, 4])):
         session.rewind(back)
         ids = [*session.tokens, *more]
-        assert_same(session.logits(more), fresh(model, ids)[-len(more) :])
+        assert_same(session.logits(more), fresh(model, ids)[-len(more) :], near)
 
 
 def test_a_prefix_is_fed_once(model: LanguageModel) -> None:
@@ -96,7 +103,7 @@ def test_saved_and_restored(model: LanguageModel, tmp_path: Path) -> None:
     assert np.array_equal(restored.logits([11, 12]), wanted)
 
 
-def test_sessions_of_one_program_in_turns(model: LanguageModel) -> None:
+def test_sessions_of_one_program_in_turns(model: LanguageModel, near: float) -> None:
     texts = [PROMPT, PROMPT[::-1], [1] * len(PROMPT)]
     sessions = [model.session() for _ in texts]
     rows: list[list[np.ndarray]] = [[] for _ in texts]
@@ -104,7 +111,7 @@ def test_sessions_of_one_program_in_turns(model: LanguageModel) -> None:
         for session, text, found in zip(sessions, texts, rows, strict=True):
             found.append(session.logits(text[begin : begin + 5]))
     for text, found in zip(texts, rows, strict=True):
-        assert_same(np.concatenate(found), fresh(model, text))
+        assert_same(np.concatenate(found), fresh(model, text), near)
 
 
 def test_drafts_from_the_text(model: LanguageModel) -> None:
