@@ -7,6 +7,8 @@ from types import ModuleType
 
 from xdsl.ir import Attribute, Dialect, Operation
 
+from etir.dialects.quick_definitions import quicken
+
 
 def dialect_of(name: str, *modules: ModuleType, operations: Iterable[type[Operation]] = ()) -> Dialect:
     """The dialect ``name`` with the operations and attributes that ``modules`` define, in the order of the definitions.
@@ -22,8 +24,17 @@ def dialect_of(name: str, *modules: ModuleType, operations: Iterable[type[Operat
         and value.__module__ == module.__name__
         and str(getattr(value, "name", "")).startswith(f"{name}.")
     ]
-    return Dialect(
-        name,
-        [*(cls for cls in defined if issubclass(cls, Operation)), *operations],
-        [cls for cls in defined if issubclass(cls, Attribute)],
+    return quick(
+        Dialect(
+            name,
+            [*(cls for cls in defined if issubclass(cls, Operation)), *operations],
+            [cls for cls in defined if issubclass(cls, Attribute)],
+        )
     )
+
+
+def quick(dialect: Dialect) -> Dialect:
+    """The dialect, whose operations have quick verifiers and accessors from now on."""
+    for operation in dialect.operations:
+        quicken(operation)
+    return dialect

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import SymbolRefAttr, TensorType
 from xdsl.ir import Attribute, Operation
 
 from etir.dialects.et.layout import LayoutAttr
+from etir.dialects.quick_definitions import quicken
 
 _type_of = attrgetter("_type")
 
@@ -64,7 +65,8 @@ class VerifiedOperations:
         """Run the operation's own verifier, unless it passed with the same before. Raises what that raises. None for
         one with regions or successors, of which nothing is remembered.
         """
-        if op.regions or op.successors:
+        quicken(type(op))
+        if op.regions or op._successors:  # pyright: ignore[reportPrivateUsage]
             op.verify_()
             return None
         operands = tuple(map(_type_of, op._operands))  # pyright: ignore[reportPrivateUsage]

@@ -57,6 +57,7 @@ from etir.backends.native.view import ViewOp
 from etir.backends.native.winograd import OUT, POINTS, WINDOW
 from etir.diagnostics import Diagnostic, ErrorId, raise_if_errors
 from etir.dialects.context import EtContext
+from etir.dialects.quick_definitions import quicken
 from etir.dialects.text import source_location
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -88,6 +89,8 @@ def problems(
     """What :func:`verify_function` raises. What does not follow from what is wrong already is found, too."""
     if proven is not None and proven.walk is not None:
         return proven.walk.again(target) or [*verify_memory(proven.walk.accesses, source_location(func.location))]
+    for op in func.walk():
+        quicken(type(op))
     try:
         func.verify()
     except VerifyException as error:
