@@ -32,3 +32,8 @@ class Attachments:
     def copy(self) -> Attachments:
         """The same objects, in attachments that can change on their own."""
         return Attachments(self._held)
+
+    def has_same(self, other: Attachments) -> bool:
+        """Whether the other ones hold the same objects."""
+        mine, others = self._held, other._held
+        return mine.keys() == others.keys() and all(mine[kind] is others[kind] for kind in mine)

@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from etir.backends.api.fallback import FallbackPolicy, LeftToKernels
 from etir.backends.api.memory import PlansOnly
 from etir.backends.api.registry import backend_dialects, parse_delegate
+from etir.common_stages import CommonStages
+from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.dialects.et.origin import remove_origins
 from etir.dialects.et.weights import write_atomically
@@ -27,9 +29,10 @@ from etir.options import CompileKeywords, CompileOptions, compile_options
 from etir.passes.delegation.attributes import is_marked
 from etir.passes.delegation.report import DelegationReport
 from etir.passes.infra.dumped_weights import DumpedWeights
-from etir.passes.infra.instrumentation import Instrument, PassRun
+from etir.passes.infra.instrumentation import Instrument, PassRun, watchers
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.passes.infra.pipeline import pipeline_text
+from etir.passes.infra.report import PassReport
 from etir.passes.infra.room import room
 from etir.phases import phase_of
 from etir.pipeline import Stage, checks, stages
@@ -80,9 +83,13 @@ def _compile(
     if not keeping(chosen):
         return _run(program, chosen, constant_methods, dump_dir, recording)
 
+    common = CommonStages()
+
     def planner(options: CompileOptions, plans: PlansOnly | None) -> Program:
         watched = (dump_dir, recording) if plans is None or plans.most is not None else (None, None)
-        return _run(program, options, constant_methods, *watched, plans)
+        # Whoever watches sees every pass.
+        is_common = watched == (None, None) and not watchers() and not isinstance(program, ModuleOp)
+        return _run(program, options, constant_methods, *watched, plans, common if is_common else None)
 
     return within_bound(chosen, planner, is_watched=dump_dir is not None or recording is not None)
 
@@ -94,33 +101,60 @@ def _run(
     dump_dir: str | Path | None,
     recording: Recorder | None,
     plans: PlansOnly | None = None,
+    common: CommonStages | None = None,
 ) -> Program:
-    nodes = None if recording is None or isinstance(program, ModuleOp) else _node_names()
-    module = module_of(program, chosen, constant_methods, nodes)
     ctx = EtContext(dialects=backend_dialects())
     ctx.attachments.set(FallbackPolicy, FallbackPolicy(chosen.fallback == "refuse"))
     if plans is not None:
         ctx.attachments.set(PlansOnly, plans)
-    if isinstance(program, ModuleOp):
-        verify_text(ctx, module, chosen)
-    found = remaining_stages(module, chosen)
-    passes = [step.run for stage in found for step in stage.steps]
-    watching: list[Instrument] = [] if dump_dir is None else [DumpPhases(Path(dump_dir), found)]
-    if recording is not None:
-        recording.start(module, None if nodes is None else nodes.nodes, ends_of_phases(found), chosen.target)
-        watching.append(recording)
-    report = run_pipeline(ctx, module, passes, PipelineOptions(tuple(watching), collect_errors=True))
-    times = [(p.name, p.time.wall + p.verify.wall) for p in report.passes]
+    watching: list[Instrument] = []
+    done: Sequence[PassReport] = ()
+    if common is not None and not isinstance(program, ModuleOp):
+        number = _common_module(common, program, chosen, constant_methods)
+        found = remaining_stages(common.module(number), chosen)
+        try:
+            module, done, rest = common.run(ctx, number, found)
+        except EtirError:  # The passes of all stages say what is wrong with the program.
+            return _run(program, chosen, constant_methods, dump_dir, recording, plans)
+    else:
+        nodes = None if recording is None or isinstance(program, ModuleOp) else _node_names()
+        module = module_of(program, chosen, constant_methods, nodes)
+        if isinstance(program, ModuleOp):
+            verify_text(ctx, module, chosen)
+        found = rest = remaining_stages(module, chosen)
+        if dump_dir is not None:
+            watching.append(DumpPhases(Path(dump_dir), found))
+        if recording is not None:
+            recording.start(module, None if nodes is None else nodes.nodes, ends_of_phases(found), chosen.target)
+            watching.append(recording)
+    options = PipelineOptions(tuple(watching), collect_errors=True)
+    report = run_pipeline(ctx, module, [step.run for stage in rest for step in stage.steps], options)
+    times = [(p.name, p.time.wall + p.verify.wall) for p in (*done, *report.passes)]
     emission = emit_program(module, EmitOptions(debug_info=chosen.debug_info))
     delegation, warnings = ctx.attachments.get(DelegationReport), tuple(ctx.diagnostics)
     left = ctx.attachments.get(LeftToKernels)
     if delegation is not None and left is not None:
         delegation = delegation.with_left(left.reasons)
+    passes = [step.run for stage in found for step in stage.steps]
     compiled = Program(module, chosen, emission, pipeline_text(passes), times, delegation, warnings)
     if recording is not None:
         compiled.trace = recording.finish(compiled.buffer, times)
         remove_origins(module)
     return compiled
+
+
+def _common_module(
+    common: CommonStages,
+    program: ExportedProgram | Mapping[str, ExportedProgram] | EdgeProgramManager,
+    options: CompileOptions,
+    constant_methods: Mapping[str, object] | None,
+) -> int:
+    """The number of the module that is imported of a program, as :func:`module_of` does."""
+    programs, constants = unpacked(program)
+    prepared = _prepared(programs, options.delegates)
+    parts = [part for row in prepared.items() for part in row] if isinstance(prepared, Mapping) else [prepared]
+    given = {**constants, **(constant_methods or {})}
+    return common.imported(parts, lambda: import_program(prepared, constant_methods=given))
 
 
 def _node_names() -> NodeNames:
