@@ -123,11 +123,13 @@ def is_same(one: Operation, other: Operation) -> bool:
     """Whether two operations have the same in them: all that can be written of them, hints and locations included, and
     all values the same uses, in the same order.
     """
-    return _described(one) == _described(other)
+    return described(one) == described(other)
 
 
-def _described(root: Operation) -> list[object]:
-    """What there is in an operation, with numbers for operations, values and blocks."""
+def described(root: Operation) -> list[object]:
+    """What there is in an operation, with numbers for operations, values and blocks: equal for those that are the same,
+    also after one of them has changed.
+    """
     ops = [*root.walk()]
     blocks = [block for op in ops for region in op.regions for block in region.blocks]
     values: list[SSAValue] = [value for op in ops for value in op.results]

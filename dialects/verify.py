@@ -23,6 +23,7 @@ from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
 from etir.dialects.verified import Verified, VerifiedOperations, symbolic_dims
+from etir.dialects.walking import walk
 
 
 def verify_module(
@@ -68,7 +69,7 @@ def problems(
     if unique:  # ModuleOp's own verifier would say the same again, without the place
         yield from _verify_operation(module, verified)[1]
     for op in module.body.block.ops:
-        for nested in _walk(op):
+        for nested in walk(op):
             if not require_locations and verified.is_unchanged(nested):
                 continue
             known, found = _verify_operation(nested, verified)
@@ -86,18 +87,6 @@ def problems(
                 yield from _verify_dims(nested, argument.type, declared)
         for region in op.regions:
             yield from _verify_dominance(region, set())
-
-
-def _walk(op: Operation) -> Iterator[Operation]:
-    """What ``op.walk()`` gives, without a generator for each operation."""
-    yield op
-    for region in op.regions:
-        for block in region.blocks:
-            for nested in block.ops:
-                if nested.regions:
-                    yield from _walk(nested)
-                else:
-                    yield nested
 
 
 def _verify_operation(op: Operation, verified: VerifiedOperations) -> tuple[Verified | None, Sequence[Diagnostic]]:

@@ -52,6 +52,7 @@ from etir.backends.native.tune import Tuner, tuner
 from etir.backends.native.workspace import Planned, plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
+from etir.dialects.copying import copy_of
 from etir.dialects.definitions import quick
 from etir.dialects.et import program
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
@@ -175,7 +176,7 @@ def _compiled(
         return _artifact(outlined, func, kernels, planned, (), frame)
     shapes = readable_shapes(outlined)
     sources: list[CSource] = []
-    scheduled, proven = func.clone(), Proven()
+    scheduled, proven = copy_of(func), Proven()
     free = [op for op in scheduled.walk() if isinstance(op, TemplateOp) and op.schedule is None]
     for target in chosen:
         for op in free:
@@ -416,9 +417,8 @@ def for_kernels(outlined: Outlined, *, is_early: bool = False) -> Outlined | Non
         for reference in (*op.properties.values(), *op.attributes.values())
         if isinstance(reference, SymbolRefAttr)
     }
-    module = ModuleOp([op.clone() for op in outlined.module.body.block.ops if _is_read(op, named)])
-    func = outlined.func.clone()
-    func.location = outlined.func.location
+    module = ModuleOp([copy_of(op) for op in outlined.module.body.block.ops if _is_read(op, named)])
+    func = copy_of(outlined.func)
     ungroup(func)
     if not is_early:
         delay_products(func)

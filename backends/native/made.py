@@ -14,17 +14,17 @@ from xdsl.dialects.func import FuncOp
 from etir.backends.api.interface import Outlined
 from etir.backends.native.cpu import Cpu
 from etir.backends.reference.lowered import LoweredFunction
-from etir.dialects.text import print_module
+from etir.dialects.copying import described
 from etir.passes.delegation.attributes import LEGAL
 
 
 @dataclass(frozen=True)
 class Made:
-    """The text of an outlined function, the processor's name, its function of ``tile`` (None: not at hand) and its
+    """What an outlined function has in it, the processor's name, its function of ``tile`` (None: not at hand) and its
     program for the kernels.
     """
 
-    text: str
+    inside: list[object]
     cpu: str
     func: FuncOp | None
     kernels: LoweredFunction
@@ -44,22 +44,22 @@ def keep_made(outlined: Outlined, target: Cpu, func: FuncOp | None, kernels: Low
     if kept is None:
         kept = MadeFunctions()
         attachments.set(MadeFunctions, kept)
-    kept.functions[outlined.name] = Made(_text(outlined.func), target.name, func, kernels)
+    kept.functions[outlined.name] = Made(_inside(outlined.func), target.name, func, kernels)
 
 
 def take_made(outlined: Outlined, target: Cpu) -> Made | None:
     """What was made of exactly this function, for once: planning changes it. None where there is nothing."""
     kept = outlined.ctx.attachments.get(MadeFunctions)
     made = None if kept is None else kept.functions.pop(outlined.name, None)
-    if made is None or made.cpu != target.name or made.text != _text(outlined.func):
+    if made is None or made.cpu != target.name or made.inside != _inside(outlined.func):
         return None
     return made
 
 
-def _text(func: FuncOp) -> str:
-    """A function but for what says that it has been legalized, which is said after that."""
+def _inside(func: FuncOp) -> list[object]:
+    """What a function has in it but for what says that it has been legalized, which is said after that."""
     legal = func.attributes.pop(LEGAL, None)
-    text = print_module(func)
+    inside = described(func)
     if legal is not None:
         func.attributes[LEGAL] = legal
-    return text
+    return inside

@@ -78,9 +78,9 @@ from etir.backends.native.users import only_writer
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
+from etir.dialects.copying import copy_of, described
 from etir.dialects.et.workspace import APART
 from etir.dialects.schema_op import SchemaOp
-from etir.dialects.text import print_module
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Problem
 
@@ -132,8 +132,10 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
     for name in CHOSEN:
         func.attributes.pop(name, None)
     plans = outlined.ctx.attachments.get(PlansOnly)
-    key = None if plans is None else ("savings", tuple(cpus), print_module(func))
-    if plans is None or key not in plans.known:
+    before: list[_Before] = [] if plans is None else plans.known.setdefault("savings", [])
+    key = None if plans is None else (tuple(cpus), described(func))
+    found = next((chosen for known, chosen in before if known == key), None)
+    if found is None:
         try:
             choice = _Choice(outlined, cpus)
             choice.choose()
@@ -141,12 +143,13 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
         except (EtirError, Undecided):
             for name in CHOSEN:
                 func.attributes.pop(name, None)
-        if plans is not None:
-            plans.known[key] = {name: func.attributes[name] for name in CHOSEN if name in func.attributes}
+        before.append((key, {name: func.attributes[name] for name in CHOSEN if name in func.attributes}))
     else:
-        func.attributes.update(plans.known[key])
+        func.attributes.update(found)
 
 
+_Before = tuple[object, Mapping[str, Attribute]]
+"""Processors and a function, and what was chosen for it when the program was planned before."""
 _Key = tuple[frozenset[str], tuple[str, ...]]
 """What a function has chosen: savings, and the other attributes."""
 
@@ -467,7 +470,7 @@ class _Choice:
 
     def _lowered(self) -> FuncOp:
         """A copy of it, with all savings that are chosen now."""
-        func = self._before().clone()
+        func = copy_of(self._before())
         func.attributes.pop(SAVES, None)
         if SAVES in self.func.attributes:
             func.attributes[SAVES] = self.func.attributes[SAVES]

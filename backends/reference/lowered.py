@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 from etir.backends.api.interface import Artifact, Outlined
 from etir.backends.reference.blob import write_blob
 from etir.dialects.context import EtContext
+from etir.dialects.copying import copy_of
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import CallOp, InputsOp, ReturnOp
 from etir.dialects.et.program import SchemaDeclOp, StateOp, WeightOp
@@ -73,11 +74,13 @@ class LoweredFunction:
         self.outlined = outlined
         self.module = program_of(outlined)
         self._is_within = False
-        run_pipeline(EtContext(), self.module, PASSES)
+        self._ctx = EtContext()
+        """Of all pipelines, so that what was verified in one is not looked at again in the next."""
+        run_pipeline(self._ctx, self.module, PASSES)
         if over:
             self._write_all_over(over)
         if around is None or APART not in around:
-            run_pipeline(EtContext(), self.module, ORDER_WITHIN if within else ORDER)
+            run_pipeline(self._ctx, self.module, ORDER_WITHIN if within else ORDER)
         else:
             self._order_around(around)
         if over:
@@ -90,9 +93,9 @@ class LoweredFunction:
         tried: list[tuple[int, ModuleOp]] = []
         source = self.module
         for known in (None, around):
-            self.module = source.clone()
+            self.module = copy_of(source)
             self._set_places([buffer for found in self._arguments() for buffer in found], known)
-            run_pipeline(EtContext(), self.module, ORDER_WITHIN)
+            run_pipeline(self._ctx, self.module, ORDER_WITHIN)
             bounds = lower_bound(self.problem_within(around)[0])
             tried.append((sum(bound.bytes for bound in bounds.values()), self.module))
         _, self.module = min(tried, key=lambda row: row[0])
@@ -186,7 +189,7 @@ class LoweredFunction:
         for buffer in self._buffers():
             buffer.attributes.pop(WITHIN, None)
         self._is_within = False
-        run_pipeline(EtContext(), self.module, PLAN)
+        run_pipeline(self._ctx, self.module, PLAN)
 
     def plan_within(self, around: Sequence[int | None] | None = None) -> Workspace:
         """Plan the activations together with inputs and outputs, for each of which ``around`` has a place, None for any
@@ -195,7 +198,7 @@ class LoweredFunction:
         into, out = self._arguments()
         arguments = [*into, *out]
         self._set_places(arguments, around)
-        run_pipeline(EtContext(), self.module, PLAN_WITHIN)
+        run_pipeline(self._ctx, self.module, PLAN_WITHIN)
         return self._workspace()
 
     def place_within(self, offsets: Mapping[int, int], size: int) -> Workspace:
@@ -208,7 +211,7 @@ class LoweredFunction:
                 buffer.place = (1, offsets[key])
         _, _, *others = (*(self.method.pool_sizes or ()), 0, 0)
         self.method.pools = ints_attr((0, size, *others[: max(0, len(self.method.pool_sizes or ()) - 2)]))
-        run_pipeline(EtContext(), self.module, VERIFY)
+        run_pipeline(self._ctx, self.module, VERIFY)
         return self._workspace()
 
     def _workspace(self) -> Workspace:
@@ -308,9 +311,7 @@ def program_of(outlined: Outlined) -> ModuleOp:
     kept += [outlined.symbols[name] for name in used]
     clones = []
     for op in kept:
-        clone = op.clone()
-        clone.location = op.location
-        clones.append(clone)
+        clones.append(copy_of(op))
     return ModuleOp([*clones, method])
 
 

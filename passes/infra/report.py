@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation
 
+from etir.dialects.walking import walk
+
 
 @dataclass
 class Time:
@@ -104,7 +106,7 @@ class PipelineReport:
 
 def count_operations(root: Operation) -> Counter[str]:
     """The operations inside ``root`` by name."""
-    return Counter(op.name for op in root.walk() if op is not root)
+    return Counter([op.name for op in walk(root) if op is not root])
 
 
 def merge_reports(reports: Sequence[PipelineReport]) -> PipelineReport:
