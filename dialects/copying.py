@@ -25,6 +25,14 @@ def copy_of(op: _Op) -> _Op:
     return made
 
 
+def copy_of_region(region: Region) -> Region:
+    """What ``region.clone()`` makes, as :func:`copy_of`."""
+    copying = _Copying()
+    made = copying.region(region, None)
+    copying.connect()
+    return made
+
+
 def exact_copy(op: _Op) -> _Op:
     """As :func:`copy_of`, with the uses of all values that are defined inside in the order that they have there."""
     copying = _Copying()
@@ -58,10 +66,11 @@ class _Copying:
         new.results = SSAValues(results)
         new.properties, new.attributes, new.location = old.properties.copy(), old.attributes.copy(), old.location
         self.made.append((old, new))
-        new.regions = tuple([self._region(region, new) for region in old.regions])
+        new.regions = tuple([self.region(region, new) for region in old.regions])
         return new
 
-    def _region(self, old: Region, parent: Operation) -> Region:
+    def region(self, old: Region, parent: Operation | None) -> Region:
+        """The blocks and their operations, without operands and successors."""
         new = Region()
         new.parent = parent
         pairs = [(block, Block(arg_types=block.arg_types)) for block in old.blocks]

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint
-from xdsl.ir import Attribute, Operation, OpTrait, Region
+from xdsl.ir import Attribute, Operation, OpTrait, Region, SSAValues
 from xdsl.irdl import (
     AnyAttr,
     AttrConstraint,
@@ -30,7 +30,9 @@ from xdsl.irdl import (
     RangeOf,
     RegionDef,
     ResultDef,
+    SingleAttrAccessor,
     SingleBlockRegionDef,
+    UniqueVariadicAccessor,
     VariadicDef,
     VarIRConstruct,
     VerificationContext,
@@ -55,12 +57,15 @@ def quicken(cls: type[Operation]) -> None:
         vars(definition)["verify"] = quick.verify
     for base in cls.__mro__:
         for name, accessor in [*vars(base).items()]:
-            if type(accessor) is BeforeVariadicSingleAccessor:
+            is_first = isinstance(accessor, SingleAttrAccessor) and accessor.idx == 0
+            if is_first or isinstance(accessor, BeforeVariadicSingleAccessor):
                 setattr(base, name, _accessor(accessor))
+            elif isinstance(accessor, UniqueVariadicAccessor) and accessor.construct is VarIRConstruct.OPERAND:
+                setattr(base, name, _variadic_accessor(accessor))
 
 
-def _accessor(accessor: BeforeVariadicSingleAccessor) -> object:
-    """What gives the same operand or result."""
+def _accessor(accessor: BeforeVariadicSingleAccessor | SingleAttrAccessor) -> object:
+    """What gives the same operand, result or region: the one at a place that nothing variadic is before."""
     at, index = tuple[Any, ...].__getitem__, accessor.idx
     match accessor.construct:
         case VarIRConstruct.OPERAND:
@@ -71,6 +76,14 @@ def _accessor(accessor: BeforeVariadicSingleAccessor) -> object:
             return property(lambda op: op.regions[index])
         case _:
             return accessor
+
+
+def _variadic_accessor(accessor: UniqueVariadicAccessor) -> object:
+    """What gives the same operands: all but so many before and after them."""
+    at, start, others = tuple[Any, ...].__getitem__, accessor.idx, accessor.num_defs - 1
+    if not others:
+        return property(lambda op: op._operands)
+    return property(lambda op: SSAValues(at(op._operands, slice(start, start + len(op._operands) - others))))
 
 
 class _Values:
@@ -195,7 +208,7 @@ def _values(given: Sequence[tuple[str, OperandDef | ResultDef]]) -> _Values | No
     if len(variadic) > 1 or () in checks:
         return None
     is_optional = any(isinstance(one, OptionalDef) for _, one in given)
-    return _Values([check for (check,) in checks], variadic[0] if variadic else None, is_optional)
+    return _Values([check for found in checks for check in found], variadic[0] if variadic else None, is_optional)
 
 
 def _range_check(constraint: RangeConstraint, *, is_one: bool = False) -> tuple[Check] | tuple[()]:

@@ -43,23 +43,23 @@ class VerifiedOperations:
         # By identity: operations hash in Python, and most of a run's time is looking them up.
         self._seen: dict[int, Verified] = {}
 
-    def is_unchanged(self, op: Operation) -> bool:
-        """Whether all that there is to look at in an operation has been, and it passed: it is what it was, names no
-        symbol, has no symbolic dim, and is not the last one of its block. Most are, after most passes.
+    def unchanged(self, op: Operation) -> Verified | None:
+        """What is known of an operation that is what it was when it passed, and not the last one of its block: all that
+        there is to look at in it itself has been looked at. Most are, after most passes.
         """
         known = self._seen.get(id(op))
-        return (
+        if (
             known is not None
-            and not known.symbols
-            and not known.dims
             and known.op() is op
-            and op.next_op is not None
+            and op._next_op is not None  # pyright: ignore[reportPrivateUsage]
             and not op.regions
-            and not op.successors
+            and not op._successors  # pyright: ignore[reportPrivateUsage]
             and known.properties == op.properties
             and known.operands == tuple(map(_type_of, op._operands))  # pyright: ignore[reportPrivateUsage]
             and known.results == tuple(map(_type_of, op.results))
-        )
+        ):
+            return known
+        return None
 
     def verify(self, op: Operation) -> Verified | None:
         """Run the operation's own verifier, unless it passed with the same before. Raises what that raises. None for

@@ -70,10 +70,10 @@ def problems(
         yield from _verify_operation(module, verified)[1]
     for op in module.body.block.ops:
         for nested in walk(op):
-            if not require_locations and verified.is_unchanged(nested):
-                continue
-            known, found = _verify_operation(nested, verified)
-            yield from found
+            known = None if require_locations else verified.unchanged(nested)
+            if known is None:
+                known, found = _verify_operation(nested, verified)
+                yield from found
             if require_locations and isinstance(nested.location, UnknownLoc) and not isinstance(nested, DimOp):
                 yield E0307.diagnostic(f"'{nested.name}' has no location")
             # Most operations name no symbol, have no symbolic dim and no block: nothing around them can be wrong.
@@ -117,7 +117,8 @@ def _verify_structure(op: Operation) -> None:
 
 
 def _verify_symbols(op: Operation, symbols: dict[str, Operation]) -> Iterator[Diagnostic]:
-    if isinstance(op, (GetWeightOp, ReadStateOp, WriteStateOp)):
+    if type(op) in (GetWeightOp, ReadStateOp, WriteStateOp):
+        assert isinstance(op, (GetWeightOp, ReadStateOp, WriteStateOp))
         name = op.symbol.root_reference.data
         target = symbols.get(name)
         expected = WeightOp if isinstance(op, GetWeightOp) else StateOp
@@ -125,10 +126,10 @@ def _verify_symbols(op: Operation, symbols: dict[str, Operation]) -> Iterator[Di
             what = "weight" if expected is WeightOp else "state"
             yield E0303.diagnostic(f"there is no {what} @{name}", source_location(op.location))
         else:
-            type = op.value.type if isinstance(op, WriteStateOp) else op.result.type
-            if type != target.type:
+            given = op.value.type if isinstance(op, WriteStateOp) else op.result.type
+            if given != target.type:
                 yield E0301.diagnostic(
-                    f"'{op.name}' @{name} has type {target.type}, not {type}", source_location(op.location)
+                    f"'{op.name}' @{name} has type {target.type}, not {given}", source_location(op.location)
                 )
         return
     for attribute in op.properties.values():

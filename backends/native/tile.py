@@ -109,12 +109,14 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def strides_of(type: Attribute) -> tuple[int, ...]:
     """The strides of a memref, in floats."""
     assert isinstance(type, MemRefType)
-    if isinstance(type.layout, SizesAttr):
-        return type.layout.rows[1]
-    if isinstance(type.layout, NoneAttr):
+    # The most frequent first: `isinstance` of another class takes ten times as long as of the very one.
+    layout = type.layout
+    if isinstance(layout, NoneAttr):
         return row_major(type.get_shape())
-    assert isinstance(type.layout, StridedLayoutAttr)
-    return tuple(s.data for s in type.layout.strides if isinstance(s, IntAttr))
+    if isinstance(layout, StridedLayoutAttr):
+        return tuple([s.data for s in layout.strides if isinstance(s, IntAttr)])
+    assert isinstance(layout, SizesAttr)
+    return layout.rows[1]
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
@@ -125,7 +127,10 @@ def shape_of(value: SSAValue) -> tuple[int, ...]:
 def dims_of_type(type: Attribute) -> tuple[int, ...]:
     """The dims of a memref's type."""
     assert isinstance(type, MemRefType)
-    return type.layout.rows[0] if isinstance(type.layout, SizesAttr) else type.get_shape()
+    layout = type.layout
+    if isinstance(layout, NoneAttr) or not isinstance(layout, SizesAttr):
+        return type.get_shape()
+    return layout.rows[0]
 
 
 def lie_alike(one: Attribute, other: Attribute) -> bool:

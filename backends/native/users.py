@@ -88,7 +88,7 @@ def _users(base: SSAValue) -> Iterator[TemplateOp]:
     while values:
         for use in values.pop().uses:
             op = use.operation
-            if isinstance(op, VIEWS):
+            if type(op) in VIEWS:
                 values.append(op.results[0])
             elif isinstance(op, TemplateOp) and op not in seen:
                 seen[op] = None
@@ -109,5 +109,5 @@ def inline(source: Block, arguments: Sequence[SSAValue], to: Block, values: dict
 def drop_unused(block: Block) -> None:
     """Erase casts, buffers and weights that nothing uses."""
     for op in [*block.ops][::-1]:
-        if isinstance(op, (*VIEWS, BufferOp, WeightOp)) and op.results[0].first_use is None:
+        if type(op) in (*VIEWS, BufferOp, WeightOp) and op.results[0].first_use is None:
             block.erase_op(op)

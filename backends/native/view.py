@@ -36,6 +36,8 @@ class ViewOp(IRDLOperation):
 
 def view_of(op: object) -> tuple[SSAValue, int] | None:
     """What an operation is a view of, and the float that it starts at; None for what is no view."""
+    if type(op) not in VIEWS:
+        return None
     if isinstance(op, ReinterpretCastOp):
         return op.source, op.static_offsets.get_values()[0]
     if isinstance(op, ViewOp):
@@ -45,7 +47,10 @@ def view_of(op: object) -> tuple[SSAValue, int] | None:
 
 def source_of(op: object) -> SSAValue | None:
     """The first half of :func:`view_of`: for who asks for nothing else, some tens of thousands of times."""
-    return op.operands[0] if isinstance(op, VIEWS) else None
+    if type(op) not in VIEWS:
+        return None
+    assert isinstance(op, (ReinterpretCastOp, ViewOp))
+    return op.source
 
 
 VIEWS: tuple[type[Operation], ...] = (ReinterpretCastOp, ViewOp)

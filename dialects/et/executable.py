@@ -81,7 +81,7 @@ class MethodOp(IRDLOperation):
     @property
     def instructions(self) -> list[Operation]:
         """Every operation after the value definitions, in file order, block by block, terminators included."""
-        return [op for block in self.body.blocks for op in block.ops if not isinstance(op, VALUE_OPS)]
+        return [op for block in self.body.blocks for op in block.ops if type(op) not in VALUE_OPS]
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -124,7 +124,7 @@ class MethodOp(IRDLOperation):
         for index, block in enumerate(self.body.blocks):
             started = index > 0
             for op in block.ops:
-                if not isinstance(op, VALUE_OPS):
+                if type(op) not in VALUE_OPS:
                     started = True
                 elif started:
                     raise VerifyException(f"'{op.name}' stands after the first instruction of the method (M1)")

@@ -52,6 +52,7 @@ from etir.backends.native.windows import (
     phases,
     window_of,
 )
+from etir.dialects.copying import copy_of_region
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -418,7 +419,7 @@ def _product(
     """Add a product; ``direct`` says why it is not by Winograd's algorithm."""
     lowering = found.lowering
     operands = found.operands(extras)
-    region = found.region.clone()
+    region = copy_of_region(found.region)
     made = BrgemmOp(lowering.memref(a), b, lowering.memref(c), operands, region, taps)
     if direct:
         made.attributes[REASON] = StringAttr(direct)

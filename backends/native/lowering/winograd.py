@@ -35,6 +35,7 @@ from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, BufferOp, YieldOp, body_of, memref
 from etir.backends.native.windows import image_bytes, window_of
 from etir.backends.native.winograd import OUT, POINTS, WINDOW, WinogradInputOp, WinogradOutputOp, tiles_of
+from etir.dialects.copying import copy_of_region
 from etir.dialects.schema_op import SchemaOp
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def lower_winograd(
         lowering.add(WinogradInputOp(x, v, border))
         lowering.add(BrgemmOp(v, filters, m, [], _identity()))
         parts = [lowering.memref(place.sliced(1, first, height)) for place in (target, *extras)]
-        lowering.add(WinogradOutputOp(m, parts[0], parts[1:], body.clone()))
+        lowering.add(WinogradOutputOp(m, parts[0], parts[1:], copy_of_region(body)))
 
 
 def _rows(image: tuple[int, int], tiles: int, blocks: int) -> int:

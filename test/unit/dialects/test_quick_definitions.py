@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from xdsl.dialects.builtin import IntegerType, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValues
-from xdsl.irdl import IRDLOperation, OpDef, VariadicDef
+from xdsl.irdl import IRDLOperation, OpDef, get_accessors_from_op_def
 from xdsl.utils.exceptions import VerifyException
 
 import etir
@@ -134,10 +134,10 @@ def test_accessors_give_the_same(operations: list[Operation]) -> None:
     for op in operations:
         assert isinstance(op, IRDLOperation)
         definition = op.get_irdl_definition()
-        for values, given in ((op.operands, definition.operands), (op.results, definition.results)):
-            for number, (name, one) in enumerate(given):
-                if isinstance(one, VariadicDef) or definition.options:
-                    break
-                assert getattr(op, name) is values[number]
-                count += 1
-    assert count > 30
+        accessors = get_accessors_from_op_def(definition, None)
+        for name, _ in (*definition.operands, *definition.results, *definition.regions):
+            wanted = accessors[name].__get__(op)
+            found = getattr(op, name)
+            assert (type(found), found) == (type(wanted), wanted), f"{op.name}: {name}"
+            count += 1
+    assert count > 60
