@@ -44,7 +44,7 @@ def parser() -> ToolParser:
         "--cache",
         choices=("auto", *get_args(CacheType)),
         default="auto",
-        help="dtype of keys and values; auto: float16 with 8da4w on etir's runtime, else float32",
+        help="dtype of keys and values; auto: bfloat16 with 8da4w on etir's runtime, else float32",
     )
     made.add_argument("--tokenizer", metavar="FILE", help="a tokenizer.json to take instead of the checkpoint's")
     made.add_argument("--round-weights", choices=ROUNDING, help="how integers of weights are chosen")
