@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from etir.llm.checkpoint.blocks import Blocks
 from etir.llm.checkpoint.checkpoint import Checkpoint
 from etir.llm.errors import E1607, E1608, E1609
-from etir.llm.recipe_names import CacheType, ModelRecipe, recipe_of
+from etir.llm.passes.cache_types import CacheType
+from etir.llm.recipe_names import ModelRecipe, recipe_of
 from etir.llm.recipes import Rounding, quantize_model
 from etir.options import CompileKeywords, CompileOptions, compile_options
 from etir.quantization.report import QuantizationReport

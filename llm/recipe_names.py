@@ -8,13 +8,10 @@ only lists them imports no compiler.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from etir.diagnostics import did_you_mean
 from etir.llm.errors import E1608
-
-CacheType = Literal["float32", "float16", "bfloat16", "int8"]
-"""What caches of keys and values hold."""
+from etir.llm.passes.cache_types import CacheType
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from xdsl.passes import ModulePass
 
 from etir.llm.passes.attend_by_position import AttendByPositionPass
+from etir.llm.passes.cache_types import CacheType
 from etir.llm.passes.fuse_eager_attention import FuseEagerAttentionPass
 from etir.llm.passes.halve_cache import HalfType, HalveCachePass
 from etir.llm.passes.last_logits import LastLogitsPass
 from etir.llm.passes.quantize_cache import QuantizeCachePass
 from etir.llm.passes.ring_cache import RingCachePass
 from etir.llm.passes.sequence_first_cache import SequenceFirstCachePass
-from etir.llm.recipe_names import CacheType
 from etir.lowering.functionalize import FunctionalizePass
 from etir.passes.generic.dce import DcePass
 from etir.targets.manifest import load

@@ -19,8 +19,8 @@ import etir
 import etir.runtime
 from etir.dialects.context import EtContext
 from etir.dialects.text import parse_module
+from etir.llm.passes.cache_types import CacheType
 from etir.llm.passes.pipeline import language_model_passes, link_libraries
-from etir.llm.recipe_names import CacheType
 from etir.lowering.import_fx import import_program
 from etir.passes.infra.manager import run_pipeline
 

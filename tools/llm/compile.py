@@ -25,7 +25,8 @@ ROUNDING = ("nearest", "mse", "hqq", "gptq", "awq")
 
 def parser() -> ToolParser:
     """The arguments."""
-    from etir.llm.recipe_names import RECIPES, CacheType
+    from etir.llm.passes.cache_types import CacheType
+    from etir.llm.recipe_names import RECIPES
 
     recipes = "\n".join(f"  {name:6} {recipe.meaning}" for name, recipe in RECIPES.items())
     made = ToolParser(

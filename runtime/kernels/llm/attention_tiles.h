@@ -11,12 +11,17 @@ namespace etir::llm {
 
 #if ETIR_ATTENTION_AMX
 
-/// Of how many parts keys and values are sums: so many of every other number are enough. Both have one type.
-inline int parts_of(ScalarType dtype) { return dtype == ScalarType::BFloat16 ? 1 : dtype == ScalarType::Half ? 2 : 3; }
+/// Of how many parts numbers are taken: so many as keys and values are sums of, which have one type. Queries of
+/// bfloat16 are one part themselves; weights beside them are taken as two, so that results are as near as their own
+/// type is.
+inline int parts_of(const Attention& task) {
+  const ScalarType of_queries = task.query.tensor->dtype, of_keys = task.key.tensor->dtype;
+  if (of_keys == ScalarType::BFloat16) return of_queries == ScalarType::BFloat16 ? 2 : 1;
+  return of_keys == ScalarType::Half ? 2 : 3;
+}
 
 template <typename Function>
-auto with_parts(ScalarType dtype, const Function& function) {
-  const int parts = parts_of(dtype);
+auto with_parts(int parts, const Function& function) {
   if (parts == 1) return function(std::integral_constant<int, 1>());
   return parts == 2 ? function(std::integral_constant<int, 2>()) : function(std::integral_constant<int, 3>());
 }
@@ -29,8 +34,8 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
       task.query.positions * repeats < kFew || task.keys > std::numeric_limits<int32_t>::max() || !has_parts()) {
     return false;
   }
-  const ScalarType dtype = task.key.tensor->dtype;
-  const int64_t room = with_parts(dtype, [&](auto parts) { return TileAttention<parts>::most_rows(dim); });
+  const int parts = parts_of(task);
+  const int64_t room = with_parts(parts, [&](auto count) { return TileAttention<count>::most_rows(dim); });
   const int64_t groups = (repeats + room - 1) / room, heads = (repeats + groups - 1) / groups;
   const int64_t others = task.batches * task.key.heads * groups;
   // As many positions as there is room for, but enough tasks for threads to share them evenly; whole strips.
@@ -50,7 +55,7 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
       // Tasks of a head follow each other, since they have keys in common; late positions first, which have more.
       rows.position = (blocks - 1 - index % blocks) * some;
       rows.positions = min64(some, task.query.positions - rows.position);
-      if (with_parts(dtype, [&](auto parts) { return attend<parts>(task, rows); })) continue;
+      if (with_parts(parts, [&](auto count) { return attend<count>(task, rows); })) continue;
       for (int64_t h = 0; h < rows.heads; ++h) {
         run_panels(task, rows.batch, rows.head + h, rows.position, rows.positions);
       }

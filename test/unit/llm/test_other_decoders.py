@@ -17,8 +17,8 @@ from etir.diagnostics import EtirError
 from etir.dialects.context import EtContext
 from etir.llm.checkpoint.checkpoint import positions_of
 from etir.llm.export import cached_layers, export_decoder
+from etir.llm.passes.cache_types import CacheType
 from etir.llm.passes.pipeline import language_model_passes
-from etir.llm.recipe_names import CacheType
 from etir.lowering.import_fx import import_program
 from etir.passes.infra.manager import run_pipeline
 
