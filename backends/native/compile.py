@@ -46,14 +46,12 @@ from etir.backends.native.print_c import ENTRY, CSource, print_c, weights_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.spelled_out import spell_out
 from etir.backends.native.tile import TemplateOp, WeightOp, is_flags, shape_of
-from etir.backends.native.tile_dialect import TILE
 from etir.backends.native.told import needs_of
 from etir.backends.native.tune import Tuner, tuner
 from etir.backends.native.workspace import Planned, plan_both
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.copying import copy_of
-from etir.dialects.definitions import quick
 from etir.dialects.et import program
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.et.workspace import APART, memory_digest, memory_specs
@@ -62,7 +60,6 @@ from etir.dialects.text import source_location
 if TYPE_CHECKING:
     import numpy as np
 
-quick(TILE)
 REWRITES: list[Callable[[FuncOp], None]] = [
     forward_copies,
     fold_scales,

@@ -29,8 +29,9 @@ from etir.backends.native.tile import (
 )
 from etir.backends.native.view import ViewOp
 from etir.backends.native.winograd import WinogradInputOp, WinogradOutputOp
+from etir.dialects.definitions import quick
 
-TILE = Dialect(
+TILE = quick(Dialect(
     "tile",
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, DepthwiseInsideOp, PoolOp, ReduceOp, PackOp, MapOp,
@@ -38,4 +39,4 @@ TILE = Dialect(
         WinogradInputOp, WinogradOutputOp,
     ],
     [SizesAttr],
-)  # fmt: skip
+))  # fmt: skip
