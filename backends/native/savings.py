@@ -45,8 +45,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr, TensorType, i1, i64
@@ -65,15 +63,13 @@ from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
 from etir.backends.native.made import keep_made
-from etir.backends.native.need import Need, bound_of, need_of
-from etir.backends.native.over import Pair, pairs_of
+from etir.backends.native.need import bound_of
+from etir.backends.native.over import pairs_of
 from etir.backends.native.passes.tile_forward import is_copy
-from etir.backends.native.passes.tile_inside import may_write_inside
-from etir.backends.native.passes.tile_order import is_in_order
-from etir.backends.native.passes.tile_pieces import may_copy_pieces
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import MapOp, SoftmaxOp
+from etir.backends.native.tried import Base, Key, Known, Tried
 from etir.backends.native.users import only_writer
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
@@ -82,7 +78,6 @@ from etir.dialects.copying import copy_of, described
 from etir.dialects.et.workspace import APART
 from etir.dialects.schema_op import SchemaOp
 from etir.passes.analysis.planning.algorithms import plan
-from etir.passes.analysis.planning.problem import Problem
 
 QUICK = (
     "masks",
@@ -109,9 +104,6 @@ CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 TILES = "tiles"
 LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
-PLANNED = frozenset(("deep", "dense"))
-"""Savings that only the planner looks at, but where others decide by its plan (``BY_PLAN``)."""
-BY_PLAN = frozenset(("order", "inside", "pieces"))
 MOST_TRIED = 5
 """Bounds for borders that are tried, each of which lowers and plans the function once more."""
 MOST_LATE = 3
@@ -150,53 +142,6 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
 
 _Before = tuple[object, Mapping[str, Attribute]]
 """Processors and a function, and what was chosen for it when the program was planned before."""
-_Key = tuple[frozenset[str], tuple[str, ...]]
-"""What a function has chosen: savings, and the other attributes."""
-
-
-@dataclass
-class _Tried:
-    """What code needs with some savings: its plan, or a bound of it as long as the problem is ``waiting``. Whether
-    images are transformed for 3x3 windows, and whether something goes by parts, as rows. ``work`` is how many
-    operations there are, and ``asked`` has the savings that make a difference (``asked.py``).
-    """
-
-    arena: int
-    is_transformed: bool
-    has_parts: bool
-    waiting: Problem | None
-    work: int
-    asked: Mapping[str, None]
-
-
-@dataclass
-class _Base:
-    """The function of ``tile`` with what has been chosen so far, and pairs of its inputs and outputs."""
-
-    key: _Key
-    func: FuncOp
-    pairs: Sequence[Pair]
-    known: dict[str, bool] = field(default_factory=dict[str, bool])
-
-    @cached_property
-    def need(self) -> Need:
-        """Where it needs most."""
-        return need_of(self.func)
-
-    def may_change(self, name: str) -> bool:
-        """Whether one of ``BY_PLAN`` finds something in the function."""
-        if name not in self.known:
-            self.known[name] = self._may_change(name)
-        return self.known[name]
-
-    def _may_change(self, name: str) -> bool:
-        if name == "order":
-            return not is_in_order(self.func, self.pairs, self.need.problem)
-        if self.pairs or self.key[0] & BY_PLAN:
-            return True  # It has been rewritten further since these would have been.
-        if name == "inside":
-            return may_write_inside(self.func, self.need)
-        return may_copy_pieces(self.func, self.need)
 
 
 class _Choice:
@@ -205,17 +150,15 @@ class _Choice:
     def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
         self.func = outlined.func
         self.target = processors(cpus)[0]
-        self.known: dict[_Key, _Tried] = {}
-        self.work = 0
-        self.lowered: dict[_Key, tuple[FuncOp, Mapping[str, None]]] = {}
+        self.lowered: dict[Key, tuple[FuncOp, Mapping[str, None]]] = {}
         self.pairs = pairs_of(self.func)
         self.is_transformed = False
         free = free_places(outlined, Frame(outlined.module))
         self.around: Around = [APART if place == APART else None for place in free]
-        self.last: _Base | None = None
-        self.base: _Base | None = None
+        self.known = Known(self.around)
+        self.last: Base | None = None
         self.least = self._arena()
-        self.base = self.last
+        self.known.choose(self.last)
         self.kernels = kernels_of(outlined, self.around)
         self.most = self.kernels.plan_within(self.around).size
 
@@ -274,7 +217,7 @@ class _Choice:
             return any(isinstance(op, SoftmaxOp) for op in self._before().body.block.ops)
         if name == "over":
             self._arena(0)  # What is chosen now may not have been tried by itself.
-            return self.known[self._key()].has_parts
+            return self._tried().has_parts
         return True
 
     def _together(self, sizes: Sequence[int], others: Mapping[str, Attribute] | None = None) -> None:
@@ -283,7 +226,7 @@ class _Choice:
         """
         attributes, is_transformed = dict(self.func.attributes), self.is_transformed
         is_new = others is None or any(attributes.get(name) != value for name, value in others.items())
-        if self.least <= self.most or self.work >= MOST_WORK or not is_new:
+        if self.least <= self.most or self.known.work >= MOST_WORK or not is_new:
             return
         before, chosen, least = self.least, saved(self.func), self.least
         self.func.attributes.update(others or {})
@@ -309,7 +252,7 @@ class _Choice:
 
     def _all(self) -> None:
         """All of them at once, ``panels`` as well, and then without those that are of no use."""
-        if self.least <= self.most or self.work >= MOST_WORK:
+        if self.least <= self.most or self.known.work >= MOST_WORK:
             return
         attributes, is_transformed = dict(self.func.attributes), self.is_transformed
         chosen = saved(self.func)
@@ -377,13 +320,14 @@ class _Choice:
 
     def _try(self, attributes: Mapping[str, Attribute]) -> None:
         """Keep attributes if code needs less with them; nothing where it needs little enough already."""
-        if self.least <= self.most or self.work >= MOST_WORK:
+        if self.least <= self.most or self.known.work >= MOST_WORK:
             return
         before = dict(self.func.attributes)
         self.func.attributes.update(attributes)
         is_transformed = self.is_transformed
         if (arena := self._arena(self.least)) < self.least:
-            self.least, self.base = arena, self.last
+            self.least = arena
+            self.known.choose(self.last)
         else:
             self.is_transformed = is_transformed
             self.func.attributes.clear()
@@ -393,63 +337,32 @@ class _Choice:
         """Bytes that code needs with the inputs and outputs that may be in its workspace; from ``enough`` on perhaps no
         more than what is there at once, which costs little to know.
         """
-        key = self._key()
-        if key not in self.known:
-            same = self._same(key)
-            self.known[key] = tried = same or self._planned(key) or self._made(key)
-            # What is known already takes no work.
-            self.work += 0 if same else tried.work
-        tried = self.known[key]
+        tried = self._tried()
         self.is_transformed = tried.is_transformed
         if tried.waiting is not None and tried.arena < enough:
             tried.arena, tried.waiting = plan(tried.waiting).pool_sizes.get(1, 0), None
         return tried.arena
 
-    def _made(self, key: _Key) -> _Tried:
+    def _tried(self) -> Tried:
+        """What is known of the function as it is chosen now."""
+        return self.known.look_up(self._key()) or self._made()
+
+    def _made(self) -> Tried:
         """The function itself."""
         func = self._lowered()
         asked = watched(func)
         made = rewritten_function(func, self.func, self.target)
         problem = problem_of(made, self.around)
-        self.last = _Base(key, made, self.pairs)
+        self.last = Base(self._key(), made, self.pairs)
         ops = [*made.body.block.ops]
         is_transformed = any(isinstance(op, WinogradInputOp) for op in ops)
         has_parts = any(isinstance(op, PartsOp) for op in ops)
         asked.update(self._asked_before())
-        return _Tried(bound_of(problem), is_transformed, has_parts, problem, len(ops), asked)
+        tried = Tried(bound_of(problem), is_transformed, has_parts, problem, len(ops), asked)
+        self.known.add(self.last, tried)
+        return tried
 
-    def _same(self, key: _Key) -> _Tried | None:
-        """What is known of the same function: with less to save on, and all the rest finds nothing in it."""
-        for known, tried in self.known.items():
-            if known[1] != key[1] or not known[0] < key[0]:
-                continue
-            more = [name for name in sorted(key[0] - known[0]) if name in tried.asked]
-            if not more or self._finds_nothing(known, more):
-                return tried
-        return None
-
-    def _finds_nothing(self, key: _Key, names: Sequence[str]) -> bool:
-        """Whether more savings leave the function as it is, which shows without a copy of it."""
-        base = self.base
-        if base is None or base.key != key or not BY_PLAN.issuperset(names):
-            return False
-        return not any(base.may_change(name) for name in names)
-
-    def _planned(self, key: _Key) -> _Tried | None:
-        """What is chosen is there already, and only to be planned in another way."""
-        base = self.base
-        if base is None or self.pairs or key[0] & BY_PLAN or not key[0] & PLANNED:
-            return None
-        if base.key not in self.known or (base.key[0] | (key[0] & PLANNED), base.key[1]) != key:
-            return None
-        tried, func, attributes = self.known[base.key], base.func, dict(base.func.attributes)
-        func.attributes[SAVES] = self.func.attributes[SAVES]
-        problem = problem_of(func, self.around)
-        func.attributes.clear()
-        func.attributes.update(attributes)
-        return replace(tried, arena=bound_of(problem), waiting=problem)
-
-    def _key(self) -> _Key:
+    def _key(self) -> Key:
         """What the function has chosen now."""
         rest = tuple(str(self.func.attributes.get(name)) for name in (CUT, DIRECT, LATE, ROOM))
         return frozenset(saved(self.func)), rest

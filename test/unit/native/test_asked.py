@@ -17,6 +17,7 @@ from etir.backends.native.functions import CUT, SAVES, saved
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_tile import Proven, problems
 from etir.backends.native.tile import BrgemmOp
+from etir.backends.native.tried import Known
 from etir.dialects.text import print_module
 
 from etir_testing.native.functions import functions_of
@@ -101,7 +102,7 @@ def test_what_nobody_asks_for_changes_nothing(name: str, monkeypatch: pytest.Mon
                 self.func.attributes[CUT] = cut
             for first in ((), *((one,) for one in names[::3])):
                 self._with(first)
-                tried = self._made(self._key())
+                tried = self._made()
                 before = text(rewritten_function(self._lowered(), self.func, self.target))
                 for more in names:
                     if more not in (*first, *tried.asked):
@@ -133,8 +134,8 @@ def test_the_choice_is_that_of_all_functions(name: str, share: float, monkeypatc
     monkeypatch.setattr(choice, "choose", chosen)
     compiled(name, monkeypatch)
     count = len(found)
-    monkeypatch.setattr(choice, "_same", lambda self, key: None)
-    monkeypatch.setattr(choice, "_planned", lambda self, key: None)
+    monkeypatch.setattr(Known, "_same", lambda self, key: None)
+    monkeypatch.setattr(Known, "_planned", lambda self, key: None)
     compiled(name, monkeypatch)
     assert count and found[:count] == found[count:]
 
