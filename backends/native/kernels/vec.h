@@ -98,7 +98,7 @@ typedef float vf_anywhere __attribute__((vector_size(4 * ETIR_VW), aligned(4), m
 
 ETIR_INLINE vi vbits(vf x) { return (vi)x; }
 ETIR_INLINE vf vfloat(vi bits) { return (vf)bits; }
-ETIR_INLINE vf vset(float x) { return x - (vf){0}; }
+#define vset(x) ((float)(x) - (vf){0})
 ETIR_INLINE vi vset_int(int32_t x) { return x - (vi){0}; }
 #endif
 
@@ -112,17 +112,16 @@ ETIR_INLINE vi vset_int(int32_t x) { return x - (vi){0}; }
 #define ETIR_PICK(x, ...) __builtin_shuffle(x, (vi){__VA_ARGS__})
 #endif
 
-ETIR_INLINE vf vload(const float* from) { return *(const vf_anywhere*)from; }
-ETIR_INLINE void vstore(float* to, vf x) { *(vf_anywhere*)to = x; }
+// Calls of these, and of `vset`, are most of a text, and macros since a compiler takes longer to inline a function.
+#define vload(from) (*(const vf_anywhere*)(from))
+#define vstore(to, x) ((void)(*(vf_anywhere*)(to) = (x)))
 
 // sum + x * y, rounded once where the processor does so.
-ETIR_INLINE vf vfma(vf sum, vf x, vf y) {
 #if ETIR_VW == 4 && defined(ETIR_MVE)
-  return (vf)__arm_vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y);
+#define vfma(sum, x, y) ((vf)__arm_vfmaq_f32((float32x4_t)(sum), (float32x4_t)(x), (float32x4_t)(y)))
 #else
-  return sum + x * y;
+#define vfma(sum, x, y) ((sum) + (x) * (y))
 #endif
-}
 
 // Whole numbers as floats.
 #if ETIR_VW == 1
