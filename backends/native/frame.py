@@ -21,6 +21,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
+from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_static
 from etir.dialects.et.program import ReadStateOp, WriteStateOp
@@ -259,18 +260,18 @@ def _base_of(value: SSAValue) -> SSAValue:
 
 
 def _is_whole(value: SSAValue, base: SSAValue) -> bool:
-    """Whether a view has all elements of a tensor, in whatever shape."""
-    counts = {count_of(value)}
+    """Whether a view has all bytes of a tensor, in whatever shape: pairs of floats, too, of complex numbers."""
+    sizes = {_bytes_of(value)}
     while isinstance(value.owner, ViewOp) and not value.owner.byte_offset:
         value = value.owner.base
-        counts.add(count_of(value))
-    return value is base and len(counts) == 1
+        sizes.add(_bytes_of(value))
+    return value is base and len(sizes) == 1
 
 
-def count_of(value: SSAValue) -> int:
-    """The elements of a tensor, dims that are known at run time only as one each."""
+def _bytes_of(value: SSAValue) -> int:
+    """The bytes of a tensor, dims that are known at run time only as one each."""
     assert isinstance(value.type, TensorType)
-    return math.prod(abs(n) for n in value.type.get_shape())
+    return math.prod(abs(n) for n in value.type.get_shape()) * dtype_of(value.type.element_type).itemsize
 
 
 def _uses(value: SSAValue) -> Iterator[Operation]:

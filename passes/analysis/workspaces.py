@@ -9,6 +9,7 @@ workspace that it leaves alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -16,6 +17,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import SymbolTable
 
+from etir.dialects.dtypes import dtype_of
 from etir.dialects.et.executable import MethodOp
 from etir.dialects.et.instructions import DelegateCallOp
 from etir.dialects.et.payloads import DelegateOp
@@ -109,15 +111,13 @@ def _is_whole(value: SSAValue, base: BufferOp) -> bool:
     """Whether a value is all of its buffer, in whatever shape."""
     owner = value.owner
     while isinstance(owner, ViewOp):
-        if owner.late is not None or owner.offset.value.data or _elements(value) != _elements(base.result):
+        if owner.late is not None or owner.offset.value.data or _bytes(value) != _bytes(base.result):
             return False
         owner = owner.base.owner
     return True
 
 
-def _elements(value: SSAValue) -> int:
+def _bytes(value: SSAValue) -> int:
+    """Bytes, not elements: complex numbers may be read as pairs of floats."""
     assert isinstance(value.type, TensorType)
-    count = 1
-    for n in value.type.get_shape():
-        count *= n
-    return count
+    return math.prod(value.type.get_shape()) * dtype_of(value.type.element_type).itemsize
