@@ -30,7 +30,7 @@ from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, C
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.analysis.index_put import replaced_shape
 from etir.passes.generic.known_indices import AndWithTrue, ChoiceOfNumbers, ConstantsPattern, IndexOfEverything
-from etir.passes.generic.moved_elements import GatherOfRows, WindowsSideBySide
+from etir.passes.generic.moved_elements import GatherOfRepeatedRows, GatherOfRows, WindowsSideBySide
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
@@ -348,6 +348,7 @@ PATTERNS: tuple[type[Pattern], ...] = (
     ChoiceOfNumbers,
     WindowsSideBySide,
     GatherOfRows,
+    GatherOfRepeatedRows,
     PaddingByNothing,
     ProductWithOne,
     StaticSize,

@@ -3,19 +3,24 @@ and a gather of the same numbers for all of a row takes rows.
 
 Models write patches of an image as ``unfold`` and ``fold`` (MobileViT v2), and positions as a gather of a column of
 numbers that is expanded to the rows (Funnel). As views, permutations and ``index_select`` other passes know them.
+Numbers that are repeated for all heads, as rows of a matrix (ProphetNet), are expanded along dims of their own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import is_contiguous, is_static, tensor_of, tensor_type
 from etir.dialects.schema_op import SchemaOp
 from etir.passes.infra.rewriting import Pattern, PatternRewriter
+
+MOST_DIMS = 8
+"""Dims of a tensor that every target takes."""
 
 
 class WindowsSideBySide(Pattern):
@@ -82,6 +87,72 @@ class GatherOfRows(Pattern):
             {"self": op.self_, "dim": dim, "index": index}, [result], location=op.location
         )
         rewriter.replace_op(op, taken)
+
+
+class GatherOfRepeatedRows(Pattern):
+    """``gather`` along the last dim by rows of numbers that are repeated, and viewed and cast then, is one by numbers
+    that are cast first and expanded along dims of their own: where they are constants, each is there once.
+    """
+
+    name = "gather-of-repeated-rows"
+
+    def rewrite(self, op: edge.aten.gather.default, rewriter: PatternRewriter) -> None:
+        repeat = _repeated(op.index)
+        if repeat is None:
+            return
+        numbers, source, index = map(tensor_of, (repeat.self_, op.self_, op.index))
+        times, shape, wanted = repeat.arg("repeats"), source.get_shape(), index.get_shape()
+        if not all(is_static(t) and is_contiguous(t) for t in (numbers, source, index)) or 0 in wanted:
+            return
+        if op.arg("dim") % len(shape) != len(shape) - 1 or wanted[:-1] != shape[:-1]:
+            rewriter.notify_match_failure("along another dim, or of a part of the rows")
+            return
+        lengths = [*[1] * (len(times) - numbers.get_num_dims()), *numbers.get_shape()]
+        if times[-1] != 1 or lengths[-1] != wanted[-1] or math.prod(times) == 1:
+            rewriter.notify_match_failure("no rows that are repeated")
+            return
+        outer = [
+            pair for time, length in zip(times[:-1], lengths, strict=False) for pair in ((1, time), (length, length))
+        ]
+        kept = [(before, after) for before, after in outer if after != 1]
+        rows = [after for _, after in kept]
+        if len(rows) >= MOST_DIMS:
+            rewriter.notify_match_failure("more dims than tensors may have")
+            return
+        once = _cast(rewriter, op, repeat.self_, index.element_type)
+        once = _viewed(rewriter, op, once, [*(before for before, _ in kept), wanted[-1]])
+        size = [*rows, wanted[-1]]
+        given = {"self": once, "size": size}
+        type = tensor_type(index.element_type, size)
+        expanded = rewriter.insert_op(edge.aten.expand_copy.default.make(given, [type], location=op.location))
+        viewed = _viewed(rewriter, op, op.self_, [*rows, shape[-1]])
+        given = {"self": viewed, "dim": len(rows), "index": expanded.results[0]}
+        type = tensor_type(source.element_type, size)
+        gathered = rewriter.insert_op(edge.aten.gather.default.make(given, [type], location=op.location))
+        rewriter.replace_op(op, [_viewed(rewriter, op, gathered.results[0], [*wanted], tensor_of(op.result))])
+
+
+def _repeated(value: SSAValue) -> edge.aten.repeat.default | None:
+    """The repetition of integers whose result a value is, viewed and cast at most once."""
+    casts = 0
+    while isinstance(value.owner, edge.aten.view_copy.default | edge.dim_order_ops._to_dim_order_copy.default):
+        before = value.owner.self_
+        casts += tensor_of(before).element_type != tensor_of(value).element_type
+        value = before
+    repeat = value.owner
+    is_integer = isinstance(tensor_of(value).element_type, IntegerType)
+    return repeat if isinstance(repeat, edge.aten.repeat.default) and is_integer and casts <= 1 else None
+
+
+def _cast(rewriter: PatternRewriter, op: SchemaOp, value: SSAValue, element_type: Attribute) -> SSAValue:
+    given = tensor_of(value)
+    if given.element_type == element_type:
+        return value
+    arguments = {"self": value, "dtype": element_type, "dim_order": [*range(given.get_num_dims())]}
+    made = edge.dim_order_ops._to_dim_order_copy.default.make(
+        arguments, [tensor_type(element_type, given.get_shape())], location=op.location
+    )
+    return rewriter.insert_op(made).results[0]
 
 
 def _viewed(

@@ -248,7 +248,7 @@ func.func @assertions(%n: i64) {
   func.return
 }
 
-// --- windows-side-by-side, gather-of-rows ----------------------------------------------------------------------------
+// --- windows-side-by-side, gather-of-rows, gather-of-repeated-rows ---------------------------------------------------
 
 // Patches of an image, and the image of patches.
 // CHECK-LABEL: func.func @patches
@@ -279,6 +279,37 @@ func.func @gather_of_rows(%x: tensor<5x4xf32>, %n: tensor<3x1xi64>) -> tensor<3x
   %0 = edge.aten.expand_copy.default(%n, size = [3, 4]) : (tensor<3x1xi64>) -> tensor<3x4xi64>
   %1 = edge.aten.gather.default(%x, dim = 0, %0) : (tensor<5x4xf32>, tensor<3x4xi64>) -> tensor<3x4xf32>
   func.return %1 : tensor<3x4xf32>
+}
+
+// Rows of numbers that are repeated for two heads, then viewed and cast, are expanded along a dim of their own.
+// CHECK-LABEL: func.func @gather_of_repeated_rows
+func.func @gather_of_repeated_rows(%x: tensor<12x4xf32>, %n: tensor<1x3x5xi32>) -> tensor<12x5xf32> {
+  // CHECK: %[[C:.*]] = edge.dim_order_ops._to_dim_order_copy.default(%n, dtype = i64, dim_order = [0, 1, 2])
+  // CHECK-NEXT: %[[V:.*]] = edge.aten.view_copy.default(%[[C]], size = [1, 1, 3, 5])
+  // CHECK-NEXT: %[[E:.*]] = edge.aten.expand_copy.default(%[[V]], size = [2, 2, 3, 5])
+  // CHECK-NEXT: %[[X:.*]] = edge.aten.view_copy.default(%x, size = [2, 2, 3, 4])
+  // CHECK-NEXT: %[[G:.*]] = edge.aten.gather.default(%[[X]], dim = 3, %[[E]])
+  // CHECK-NEXT: edge.aten.view_copy.default(%[[G]], size = [12, 5])
+  %0 = edge.aten.repeat.default(%n, repeats = [2, 2, 1]) : (tensor<1x3x5xi32>) -> tensor<2x6x5xi32>
+  %1 = edge.aten.view_copy.default(%0, size = [12, 5]) : (tensor<2x6x5xi32>) -> tensor<12x5xi32>
+  %2 = edge.dim_order_ops._to_dim_order_copy.default(%1, dtype = i64, dim_order = [0, 1]) : (tensor<12x5xi32>) -> tensor<12x5xi64>
+  %3 = edge.aten.gather.default(%x, dim = 1, %2) : (tensor<12x4xf32>, tensor<12x5xi64>) -> tensor<12x5xf32>
+  func.return %3 : tensor<12x5xf32>
+}
+
+// Numbers that are repeated along the rows stay, as do those of a part of the rows, and what is cast twice.
+// CHECK-LABEL: func.func @other_repetitions
+func.func @other_repetitions(%x: tensor<6x4xf32>, %n: tensor<3x2xi64>, %m: tensor<2x2xi64>) -> (tensor<6x4xf32>, tensor<4x2xf32>, tensor<6x2xf32>) {
+  // CHECK-COUNT-3: edge.aten.repeat.default
+  %0 = edge.aten.repeat.default(%n, repeats = [2, 2]) : (tensor<3x2xi64>) -> tensor<6x4xi64>
+  %1 = edge.aten.gather.default(%x, dim = 1, %0) : (tensor<6x4xf32>, tensor<6x4xi64>) -> tensor<6x4xf32>
+  %2 = edge.aten.repeat.default(%m, repeats = [2, 1]) : (tensor<2x2xi64>) -> tensor<4x2xi64>
+  %3 = edge.aten.gather.default(%x, dim = 1, %2) : (tensor<6x4xf32>, tensor<4x2xi64>) -> tensor<4x2xf32>
+  %4 = edge.aten.repeat.default(%n, repeats = [2, 1]) : (tensor<3x2xi64>) -> tensor<6x2xi64>
+  %5 = edge.dim_order_ops._to_dim_order_copy.default(%4, dtype = i8, dim_order = [0, 1]) : (tensor<6x2xi64>) -> tensor<6x2xi8>
+  %6 = edge.dim_order_ops._to_dim_order_copy.default(%5, dtype = i64, dim_order = [0, 1]) : (tensor<6x2xi8>) -> tensor<6x2xi64>
+  %7 = edge.aten.gather.default(%x, dim = 1, %6) : (tensor<6x4xf32>, tensor<6x2xi64>) -> tensor<6x2xf32>
+  func.return %1, %3, %7 : tensor<6x4xf32>, tensor<4x2xf32>, tensor<6x2xf32>
 }
 
 // Numbers of each column, and a part of the columns, are a gather.

@@ -118,3 +118,34 @@ def test_attention_by_relative_positions_takes_no_more_memory() -> None:
     assert bytes_of(made) <= bytes_of(plain)
     (got,) = etir.runtime.load(made, native="trusted").forward(*inputs)
     assert (got - model(*inputs)).abs().max() <= 1e-5
+
+
+class Repeated(nn.Module):
+    """Scores of keys by relative positions as in ProphetNet: numbers of 32 bits, repeated for all streams and heads as
+    rows of a matrix, and cast. As constants of 64 bits they would be too large a part of the file.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 8 * 4)
+        self.register_buffer("at", torch.randint(0, 8, (48, 64), dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.linear(x).view(2, 48, 8, 4).permute(0, 1, 3, 2).reshape(-1, 8)
+        at = self.at.unsqueeze(0).repeat(2, 4, 1).view(-1, 64).long()
+        return torch.relu(rows.gather(1, at).view(2, 4, 48, 64) - 0.1)
+
+
+def test_numbers_that_are_repeated() -> None:
+    """They are constants of one head that are expanded, so that all of it is one delegate, and kernels that read them
+    need no more memory than before.
+    """
+    torch.manual_seed(0)
+    model, x = Repeated().eval(), torch.randn(2, 48, 32)
+    made = etir.compile(torch.export.export(model, (x,)), target="etir", delegates=["native{cpus=x86-64}"])
+    assert made.delegation.backends[0].claimed[OPERATOR] == 1 and len(made.delegation.backends[0].partitions) == 1
+    assert bytes_of(made) <= bytes_of(etir.compile(torch.export.export(model, (x,)), target="etir"))
+    for policy in ("trusted", "refuse"):
+        (got,) = etir.runtime.load(made, native=policy).forward(x)
+        with torch.no_grad():
+            assert (got - model(x)).abs().max() <= 1e-6
