@@ -2,7 +2,7 @@
 
 * Copies that copy onto the same type, reshapes of reshapes, permutations of permutations, slices of everything, ``cat``
   of one tensor or with an empty one, expanded masks, padding by nothing, multiplication by 1, ``and`` with what is
-  true, and constant indices of all elements in their order.
+  true, images that become as large as they are, and constant indices of all elements in their order.
 * Sizes that the types know become literals: ``sym_size`` of a static dim, arithmetic on literals, and operands of list
   arguments that are literals.
 * Assertions that hold are dropped.
@@ -30,7 +30,12 @@ from etir.dialects.sym.ops import ARITHMETIC, BY_NAME, ArithmeticOp, AssertOp, C
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.analysis.index_put import replaced_shape
 from etir.passes.generic.known_indices import AndWithTrue, ChoiceOfNumbers, ConstantsPattern, IndexOfEverything
-from etir.passes.generic.moved_elements import GatherOfRepeatedRows, GatherOfRows, WindowsSideBySide
+from etir.passes.generic.moved_elements import (
+    GatherOfRepeatedRows,
+    GatherOfRows,
+    ResizeToSameSize,
+    WindowsSideBySide,
+)
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
@@ -349,6 +354,7 @@ PATTERNS: tuple[type[Pattern], ...] = (
     WindowsSideBySide,
     GatherOfRows,
     GatherOfRepeatedRows,
+    ResizeToSameSize,
     PaddingByNothing,
     ProductWithOne,
     StaticSize,

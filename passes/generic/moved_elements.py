@@ -3,7 +3,8 @@ and a gather of the same numbers for all of a row takes rows.
 
 Models write patches of an image as ``unfold`` and ``fold`` (MobileViT v2), and positions as a gather of a column of
 numbers that is expanded to the rows (Funnel). As views, permutations and ``index_select`` other passes know them.
-Numbers that are repeated for all heads, as rows of a matrix (ProphetNet), are expanded along dims of their own.
+Numbers that are repeated for all heads, as rows of a matrix (ProphetNet), are expanded along dims of their own. Images
+that are made as large as they are, as the largest of several that are joined (SegFormer), stay where they are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from etir.dialects.edge import ops as edge
@@ -21,6 +22,13 @@ from etir.passes.infra.rewriting import Pattern, PatternRewriter
 
 MOST_DIMS = 8
 """Dims of a tensor that every target takes."""
+VIEWS = (
+    edge.aten.view_copy.default,
+    edge.aten.unsqueeze_copy.default,
+    edge.aten.permute_copy.default,
+    edge.aten.transpose_copy.int,
+)
+"""Operators that put all elements of a tensor under other dims."""
 
 
 class WindowsSideBySide(Pattern):
@@ -130,6 +138,41 @@ class GatherOfRepeatedRows(Pattern):
         type = tensor_type(source.element_type, size)
         gathered = rewriter.insert_op(edge.aten.gather.default.make(given, [type], location=op.location))
         rewriter.replace_op(op, [_viewed(rewriter, op, gathered.results[0], [*wanted], tensor_of(op.result))])
+
+
+class ResizeToSameSize(Pattern):
+    """An image that is resized to its own size is itself, whatever factors say. Linear filters add a neighbor whose
+    share is 0: ``x + 0 * x`` makes NaN of what is infinite, as they do. What makes the image does it, before views.
+    """
+
+    name = "resize-to-same-size"
+
+    def rewrite(
+        self,
+        op: edge.aten.upsample_nearest2d.vec
+        | edge.aten.upsample_nearest2d.default
+        | edge.aten.upsample_bilinear2d.vec
+        | edge.aten.upsample_bilinear2d.default,
+        rewriter: PatternRewriter,
+    ) -> None:
+        image = SSAValue.get(op.operands[0])
+        type = tensor_of(image)
+        if image.type != op.result.type or not is_static(type) or not isinstance(type.element_type, AnyFloat):
+            rewriter.notify_match_failure("the size changes, or may")
+            return
+        if isinstance(op, edge.aten.upsample_nearest2d.vec | edge.aten.upsample_nearest2d.default):
+            rewriter.replace_op(op, [image])
+            return
+        views: list[SchemaOp] = []
+        while isinstance(image.owner, VIEWS) and image.has_one_use():
+            views.append(image.owner)
+            image = image.owner.self_
+        given = {"self": image, "other": image, "alpha": 0}
+        made = edge.aten.add.Tensor.make(given, [image.type], location=op.location)
+        image = rewriter.insert_op(made).results[0]
+        for view in reversed(views):
+            image = rewriter.insert_op(view.with_args(self=image)).results[0]
+        rewriter.replace_op(op, [image])
 
 
 def _repeated(value: SSAValue) -> edge.aten.repeat.default | None:

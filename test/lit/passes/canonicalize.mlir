@@ -248,7 +248,7 @@ func.func @assertions(%n: i64) {
   func.return
 }
 
-// --- windows-side-by-side, gather-of-rows, gather-of-repeated-rows ---------------------------------------------------
+// --- windows-side-by-side, gather-of-rows, gather-of-repeated-rows, resize-to-same-size ------------------------------
 
 // Patches of an image, and the image of patches.
 // CHECK-LABEL: func.func @patches
@@ -310,6 +310,22 @@ func.func @other_repetitions(%x: tensor<6x4xf32>, %n: tensor<3x2xi64>, %m: tenso
   %6 = edge.dim_order_ops._to_dim_order_copy.default(%5, dtype = i64, dim_order = [0, 1]) : (tensor<6x2xi8>) -> tensor<6x2xi64>
   %7 = edge.aten.gather.default(%x, dim = 1, %6) : (tensor<6x4xf32>, tensor<6x2xi64>) -> tensor<6x2xf32>
   func.return %1, %3, %7 : tensor<6x4xf32>, tensor<4x2xf32>, tensor<6x2xf32>
+}
+
+// An image that is resized to its own size: the nearest elements are the elements, and filters add 0 times each of them,
+// before what is only viewed between.
+// CHECK-LABEL: func.func @resize_to_same_size
+func.func @resize_to_same_size(%x: tensor<1x12x5xf32>) -> (tensor<1x5x3x4xf32>, tensor<1x5x3x4xf32>) {
+  // CHECK: %[[A:.*]] = edge.aten.add.Tensor(%x, %x, alpha = 0)
+  // CHECK-NEXT: %[[P:.*]] = edge.aten.permute_copy.default(%[[A]], dims = [0, 2, 1])
+  // CHECK-NEXT: %[[I:.*]] = edge.aten.view_copy.default(%[[P]], size = [1, 5, 3, 4])
+  // CHECK-NOT: upsample
+  // CHECK: func.return %[[I]], %[[I]]
+  %0 = edge.aten.permute_copy.default(%x, dims = [0, 2, 1]) : (tensor<1x12x5xf32>) -> tensor<1x5x12xf32>
+  %1 = edge.aten.view_copy.default(%0, size = [1, 5, 3, 4]) : (tensor<1x5x12xf32>) -> tensor<1x5x3x4xf32>
+  %2 = edge.aten.upsample_bilinear2d.vec(%1, output_size = [3, 4], align_corners = false) : (tensor<1x5x3x4xf32>) -> tensor<1x5x3x4xf32>
+  %3 = edge.aten.upsample_nearest2d.vec(%2, output_size = [3, 4]) : (tensor<1x5x3x4xf32>) -> tensor<1x5x3x4xf32>
+  func.return %2, %3 : tensor<1x5x3x4xf32>, tensor<1x5x3x4xf32>
 }
 
 // Numbers of each column, and a part of the columns, are a gather.

@@ -102,6 +102,31 @@ def test_neighbors_with_a_share_of_0_are_read() -> None:
         assert torch.equal(got.nan_to_num(), want.nan_to_num())
 
 
+@pytest.mark.parametrize("delegates", [[], [f"native{{cpus={here()[-1]}}}"]], ids=["kernels", "code"])
+def test_an_image_that_stays_as_large(delegates: list[str]) -> None:
+    """It is not resized, whatever factors say, and what is infinite becomes no number, as in torch; zeros keep their
+    sign.
+    """
+
+    class Same(nn.Module):
+        def forward(self, x: Any) -> Any:
+            asked: list[Asked] = [{"size": (4, 6)}, {"size": (4, 6), "align_corners": True}, {"scale_factor": 1.0}]
+            images = [F.interpolate(torch.relu(x), mode="bilinear", **how) for how in (*asked, {"scale_factor": 1.1})]
+            rows = torch.tanh(x).flatten(2).transpose(1, 2)
+            back = rows.transpose(1, 2).reshape(x.shape)
+            return (*images, F.interpolate(-back, (4, 6)), F.interpolate(back * 2, (4, 6), mode="bilinear"))
+
+    torch.manual_seed(0)
+    x = torch.randn(1, 5, 4, 6)
+    x[0, 0, 0, 0], x[0, 1, 3, 5], x[0, 2, 1, 2], x[0, 3] = torch.inf, -torch.inf, torch.nan, 0.0
+    program = etir.compile(torch.export.export(Same(), (x,)), target="etir", delegates=delegates)
+    assert "aten::upsample" not in str(program.module)
+    for got, want in zip(etir.runtime.load(program).forward(x), Same()(x), strict=True):
+        assert torch.equal(got.isnan(), want.isnan())
+        assert torch.equal(got.nan_to_num().signbit(), want.nan_to_num().signbit())
+        assert (got.nan_to_num() - want.nan_to_num()).abs().max() <= 1e-6
+
+
 class Head(nn.Module):
     """The end of a network for segmentation: a scale is added to another, joined to it, and the image is given back."""
 
