@@ -9,7 +9,8 @@ that do so together:
 * ``sums``: branches that are added up add to the ones before, one after another (``sums.py``).
 * ``rows``: images go by rows even where a cache would hold them (``tile-rows``), if the rows that are kept take less.
 * ``over``: what an elementwise operator can write over its own operand does not go by rows with what reads it.
-* ``straight``: what is joined and then copied as a whole is written to where it is copied (``tile-forward``).
+* ``straight``: what is joined and then copied as a whole is written to where it is copied (``tile-forward``); so are
+  rows of a product that are pixels of an image which is joined.
 * ``parts``: what is read and joined to others as well, as the states of a recurrent layer, is written to its part of
   the whole, which then lives from the first of them on.
 * ``joins``: what is joined to others twice is joined in memory of its own first, as the states of one direction: the
@@ -70,7 +71,6 @@ from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import Undecided
 from etir.backends.native.tile import MapOp, SoftmaxOp
 from etir.backends.native.tried import Base, Key, Known, Tried
-from etir.backends.native.users import only_writer
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
@@ -211,8 +211,7 @@ class _Choice:
         if name in ("parts", "joins", "shared"):
             return any(isinstance(op, SchemaOp) and is_join(op) for op in self.func.body.block.walk())
         if name == "straight":
-            copies = (op for op in self._before().body.block.ops if isinstance(op, MapOp) and is_copy(op))
-            return any(only_writer(copy.inputs[0]) is None for copy in copies)
+            return any(isinstance(op, MapOp) and is_copy(op) for op in self._before().body.block.ops)
         if name in ("blocks", "slots"):
             return any(isinstance(op, SoftmaxOp) for op in self._before().body.block.ops)
         if name == "over":

@@ -11,7 +11,8 @@ need no copy where the strides of the place are ones that the operation can writ
 What a product's columns become in a map with other operands, in another order, lies in that order, too.
 
 With ``straight`` among what the function saves (``savings.py``), so is what maps write part by part and one copy reads
-as a whole, as a concatenation that is an image for a convolution: what is joined is then never there twice.
+as a whole, as a concatenation that is an image for a convolution, and what a product makes whose rows are the pixels of
+an image that is joined: what is joined is then never there twice.
 
 Buffers of ``native.late`` bytes and more are copied to: what they are made of is in memory of its own first.
 """
@@ -19,6 +20,7 @@ Buffers of ``native.late`` bytes and more are copied to: what they are made of i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -76,7 +78,10 @@ def _forward(func: FuncOp, copy: MapOp) -> None:
     written = writer.writes()[0]
     if base_of(written) in [base_of(v) for v in writer.reads()]:
         return
-    to = _target(place_of(written), place_of(source), place_of(copy.out))
+    places = place_of(written), place_of(source), place_of(copy.out)
+    to = _target(*places)
+    if to is None and (to := _target(*places, merged=True)) is not None and not saves(func, "straight"):
+        return
     if to is None:
         return
     is_apart = to.shape[-1:] not in ((), (1,)) and to.strides[-1] != 1
@@ -167,9 +172,13 @@ def _write_to(block: Block, writer: TemplateOp, to: Place, like: MapOp) -> None:
             writer.operands[index] = cast.results[0]
 
 
-def _target(written: Place, source: Place, to: Place) -> Place | None:
-    """Where the elements of ``written`` are in ``to``, into which ``source``, the same buffer, is copied."""
+def _target(written: Place, source: Place, to: Place, *, merged: bool = False) -> Place | None:
+    """Where the elements of ``written`` are in ``to``, into which ``source``, the same buffer, is copied. Dims that lie
+    in one another in both may be ``merged``: an image's rows and columns, where its pixels are rows of a product.
+    """
     dims = [(n, s, t) for n, s, t in zip(source.shape, source.strides, to.strides, strict=True) if n != 1]
+    if merged:
+        dims = _merged(dims) if is_known([n for dim in dims for n in dim]) else dims
     if written.offset != source.offset:
         return None
     strides: list[int] = []
@@ -185,6 +194,16 @@ def _target(written: Place, source: Place, to: Place) -> Place | None:
     if dims:
         return None
     return Place(to.base, written.shape, tuple(strides), to.offset)
+
+
+def _merged(dims: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Dims of two places, the outer ones first, as few as there can be."""
+    found: list[tuple[int, int, int]] = []
+    for n, s, t in sorted(dims, key=lambda dim: -dim[1]):
+        if found and found[-1][1:] == (n * s, n * t):
+            n *= found.pop()[0]
+        found.append((n, s, t))
+    return found
 
 
 @register_pass

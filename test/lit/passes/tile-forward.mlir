@@ -86,6 +86,27 @@ func.func @joined(%a: memref<2x6xf32>, %b: memref<1x6xf32>, %y: memref<6x3xf32>)
 // CHECK-NOT:    tile.map
 // CHECK:        func.return
 
+// A product whose rows are the pixels of an image, which is joined to others with its channels side by side.
+func.func @pixels(%a: memref<6x8xf32>, %w: memref<1x8x4xf32>, %y: memref<1x10x2x3xf32, strided<[60, 1, 30, 10]>>) attributes {native.outputs = 1 : i64, native.saves = ["straight"]} {
+  %o = tile.buffer : memref<6x4xf32>
+  tile.brgemm %a, %w, %o() : memref<6x8xf32>, memref<1x8x4xf32>, memref<6x4xf32>() {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  %v = memref.reinterpret_cast %o to offset: [0], sizes: [1, 4, 2, 3], strides: [0, 1, 12, 4] : memref<6x4xf32> to memref<1x4x2x3xf32, strided<[0, 1, 12, 4]>>
+  %t = memref.reinterpret_cast %y to offset: [5], sizes: [1, 4, 2, 3], strides: [0, 1, 30, 10] : memref<1x10x2x3xf32, strided<[60, 1, 30, 10]>> to memref<1x4x2x3xf32, strided<[0, 1, 30, 10]>>
+  tile.map %t(%v) : memref<1x4x2x3xf32, strided<[0, 1, 30, 10]>>(memref<1x4x2x3xf32, strided<[0, 1, 12, 4]>>) {
+  ^bb0(%0: f32):
+    tile.yield %0 : f32
+  }
+  func.return
+}
+// CHECK:      func.func @pixels
+// CHECK:        [[PART:%[^ ]+]] = memref.reinterpret_cast %y to offset: [5], sizes: [6, 4], strides: [10, 1]
+// CHECK-NEXT:   tile.brgemm %a, %w, [[PART]]
+// CHECK-NOT:    tile.map
+// CHECK:        func.return
+
 // Where it does not, or another map reads what is joined, the copy stays.
 func.func @joined_twice(%a: memref<2x6xf32>, %b: memref<1x6xf32>, %y: memref<6x3xf32>, %z: memref<3x6xf32>) attributes {native.outputs = 2 : i64, native.saves = ["straight"]} {
   %o = tile.buffer : memref<3x6xf32>

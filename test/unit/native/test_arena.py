@@ -194,6 +194,22 @@ class Branches(nn.Module):
         return self.last(self.wide(torch.tanh(image)) + narrow)
 
 
+class Scales(nn.Module):
+    """The head of SegFormer: rows for pixels are images of two scales, the larger of which stays as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.high, self.low, self.last = nn.Linear(16, 32), nn.Linear(16, 32), nn.Conv2d(64, 8, 1)
+
+    def forward(self, high: torch.Tensor, low: torch.Tensor) -> torch.Tensor:
+        images = [
+            rows.permute(0, 2, 1).reshape(1, 32, *shape)
+            for rows, shape in ((self.high(high), (6, 8)), (self.low(low), (3, 4)))
+        ]
+        images = [nn.functional.interpolate(image, size=(6, 8), mode="bilinear") for image in images]
+        return self.last(torch.cat(images, 1))
+
+
 def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     """Programs whose code saves memory in one way, by the way; a second word where two of them save in the same way."""
     torch.manual_seed(0)
@@ -210,6 +226,7 @@ def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
         "over branches": (Branches(), (torch.randn(5, 3, 28, 28),)),
         "rows": (nn.Sequential(*images), (torch.randn(1, 3, 20, 20),)),
         "straight": (Global(), (torch.randn(1, 24, 50), torch.randn(1, 24, 1))),
+        "straight pixels": (Scales(), (torch.randn(1, 48, 16), torch.randn(1, 12, 16))),
         "parts": (Recurrent(), (torch.randn(8, 64),)),
         "joins": (Both(), (torch.randn(7, 3, 12),)),
         "inside": (Cell(), (torch.randn(3, 40), torch.randn(3, 32))),
