@@ -29,6 +29,7 @@ that do so together:
   body reads. Sums can begin with what is only added, whatever the depth (``kernels/sums.py``).
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
 * ``close``: rows of a multiple of 4 KiB lie side by side, although a cache has few places for those that do.
+* ``unjoined``: a convolution of few images that are joined for it alone adds up those of each of them.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
 * ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is as many rows of tiles at a time
@@ -45,8 +46,7 @@ Since the last ones can make one of the first ones help, those are tried again t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr, TensorType, i1, i64
 from xdsl.dialects.func import FuncOp
@@ -54,24 +54,21 @@ from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.interface import Outlined
 from etir.backends.api.memory import PlansOnly
-from etir.backends.api.patterns import operator_of
 from etir.backends.native.asked import watched
 from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
-from etir.backends.native.dialect import GroupOp
 from etir.backends.native.frame import Around, Frame
 from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
-from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.loop import PartsOp
-from etir.backends.native.lowering.function import JOINS, bytes_in, is_join, shape
+from etir.backends.native.lowering.function import is_join
 from etir.backends.native.made import keep_made
 from etir.backends.native.need import bound_of
 from etir.backends.native.over import pairs_of
 from etir.backends.native.passes.tile_forward import is_copy
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import Undecided
+from etir.backends.native.thresholds import MOST_LATE, cut_sizes, late_sizes, some_of
 from etir.backends.native.tile import MapOp, SoftmaxOp
 from etir.backends.native.tried import Base, Key, Known, Tried
-from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.backends.native.winograd import WinogradInputOp
 from etir.diagnostics import EtirError
 from etir.dialects.copying import copy_of, described
@@ -98,16 +95,13 @@ QUICK = (
     "deep",
     "dense",
     "close",
+    "unjoined",
 )
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
-LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", TILES))
+LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
-MOST_TRIED = 5
-"""Bounds for borders that are tried, each of which lowers and plans the function once more."""
-MOST_LATE = 3
-"""Bounds for what is joined late that are tried."""
 MOST_WORK = 100_000
 """Operations of ``tile`` in all functions that are tried for one: nothing more is tried then, so that a large function
 which no saving solves is planned in bounded time. It is counted, and not measured, since the same program gives the
@@ -164,8 +158,7 @@ class _Choice:
 
     def choose(self) -> None:
         """Try the savings in their order, and again what did not help before others did."""
-        sizes = sorted({image_bytes(root): None for root in _readers(self.func) if can_be_cut(root)}, reverse=True)
-        late = sorted(_late(self.func), reverse=True)
+        sizes, late = cut_sizes(self.func), late_sizes(self.func)
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(self.most, i64)})
         self._quick()
@@ -178,9 +171,9 @@ class _Choice:
         self._all()
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(0, i64)})
-            for least in _tried(sizes):
+            for least in some_of(sizes):
                 self._try_both(IntegerAttr(least, i64))
-        for least in _tried(late, MOST_LATE):
+        for least in some_of(late, MOST_LATE):
             self._late(IntegerAttr(least, i64), sizes)
         if self.least < before:
             self._quick()
@@ -277,7 +270,7 @@ class _Choice:
         if (arena := self._arena()) <= max(self.least, self.most):
             self.least = arena
             return
-        for least in _tried(sizes):
+        for least in some_of(sizes):
             self.func.attributes[CUT] = wider = IntegerAttr(least, i64)
             if wider == cut:
                 return
@@ -287,7 +280,7 @@ class _Choice:
         self.func.attributes[CUT] = cut
 
     def _cut(self, sizes: Sequence[int]) -> None:
-        for least in _tried(sizes):
+        for least in some_of(sizes):
             self._try({CUT: IntegerAttr(least, i64)})
 
     def _try_both(self, least: IntegerAttr[IntegerType]) -> None:
@@ -391,31 +384,3 @@ class _Choice:
 
 def _is_flags(value: SSAValue) -> bool:
     return isinstance(value.type, TensorType) and value.type.element_type == i1
-
-
-def _late(func: FuncOp) -> dict[int, None]:
-    """The bytes of what is joined, and of images that are read; none where there are no images: steps of a recurrent
-    layer have no branch that needs most.
-    """
-    images = [image_bytes(root) for root in _readers(func)]
-    if not images:
-        return {}
-    joins = [op for op in func.body.block.ops if isinstance(op, SchemaOp) and operator_of(op) in JOINS]
-    sizes = [bytes_in(shape(op.results[0])) for op in joins]
-    return dict.fromkeys([*sizes, *images])
-
-
-def _readers(func: FuncOp) -> Iterator[SchemaOp]:
-    """The convolutions and pools."""
-    for op in func.body.block.ops:
-        if isinstance(op, GroupOp) and op.kind.data in WITH_WINDOWS:
-            yield cast(SchemaOp, op.root)
-
-
-def _tried(sizes: Sequence[int], most: int = MOST_TRIED) -> Iterator[int]:
-    """The largest one, then twice as many each time, and at last all."""
-    for power in range(most - 1):
-        if (1 << power) < len(sizes):
-            yield sizes[(1 << power) - 1]
-    if sizes:
-        yield sizes[-1]

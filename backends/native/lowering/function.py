@@ -35,6 +35,7 @@ from etir.backends.native.shared import SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.backends.native.sums import SUMS, in_turn
 from etir.backends.native.tile import BufferOp, YieldOp, body_of, is_flags, memref, row_major
+from etir.backends.native.unjoined import UNJOINED, convolution_of
 from etir.backends.native.windows import border_for, can_be_cut, counts_inside, has_small_groups, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
@@ -263,7 +264,7 @@ class Lowering(Memory):
             return None
         if len(uses) > 1 and as_image:
             shared = self.shares.of(value)
-            if shared is None or not self.is_shared(shared[0]):
+            if shared is None or not self.is_shared(shared[0]) or self.is_unjoined(shared[0]):
                 return None
             return JOINS[operator_of(shared[0])](self, shared[0], True)[shared[1]]
         if len(uses) > 1:
@@ -272,6 +273,8 @@ class Lowering(Memory):
         if len(uses) != 1 or not isinstance(uses[0].operation, SchemaOp):
             return None
         join = uses[0].operation
+        if self.is_unjoined(join):
+            return None
         if operator_of(join) in JOINS and self._is_late(bytes_in(shape(join.results[0]))):
             return None
         parts = JOINS.get(operator_of(join))
@@ -280,6 +283,11 @@ class Lowering(Memory):
     def is_shared(self, join: SchemaOp) -> bool:
         """Whether a join has memory for images that others read, too."""
         return not self._is_late(bytes_in(shape(join.results[0]))) and saves(self.func, SHARED)
+
+    def is_unjoined(self, join: SchemaOp) -> bool:
+        """Whether a convolution is a sum of those of what would be joined for it, which saves memory."""
+        reader = convolution_of(join)
+        return reader is not None and self.against_winograd(reader) is not None and saves(self.func, UNJOINED)
 
     def _is_late(self, size: int) -> bool:
         """Whether memory of so many bytes gets what it has as late as it can."""

@@ -1,5 +1,4 @@
-"""Convolutions of images, and images that become larger. Images have their channels side by side; one of a row alone
-has its columns there.
+"""Convolutions of images. Images have their channels side by side; one of a row alone has its columns there.
 
 A window of a convolution whose columns lie side by side is one run of its channels: the product's depth. Where they do
 not (dilated windows, groups of channels, transposed convolutions, parts of what is joined) every column
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from xdsl.dialects.builtin import StringAttr
@@ -23,30 +22,29 @@ from etir.backends.native.asked import saves
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.inside import DepthwiseInsideOp, Steps
-from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
+from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
 from etir.backends.native.lowering.shuffle import pieces, shuffle_after
-from etir.backends.native.lowering.take import take
 from etir.backends.native.lowering.winograd import REASON, lower_winograd
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.backends.native.shared import SHARED
 from etir.backends.native.sizes import most
-from etir.backends.native.taken import is_table, source_of
 from etir.backends.native.tile import (
     BrgemmOp,
     DepthwiseOp,
-    MapOp,
     YieldOp,
     body_of,
     memref,
     row_major,
 )
+from etir.backends.native.unjoined import adding
 from etir.backends.native.windows import (
     Edge,
     Phase,
     Window,
     as_image,
     border_for,
+    can_be_cut,
     cut_phases,
     edges_of,
     phases,
@@ -72,10 +70,12 @@ class _Convolution:
     piece: int = 0
     pieces: int = 0
     """Where its result is for a pixel shuffle, which pixels of a square are made, of how many; 0 for all channels."""
+    channels: tuple[int, int] | None = None
+    """Where the image is one of several that are not joined, its first channel in the whole, and how many it has."""
 
-    def filters(self, panels: int, c: int) -> Place:
+    def filters(self, panels: int) -> Place:
         """The weight in panels: [rows, panels, columns c, panel] of the window's taps."""
-        lowering, (kh, kw) = self.lowering, self.window.whole
+        lowering, (kh, kw), c = self.lowering, self.window.whole, self.weight[1]
         dense = (panels, c, lowering.panel) if (kh, kw) == (1, 1) else (kh, panels, kw * c, lowering.panel)
         whole = (self.pieces, *[1] * (4 - len(dense)), *dense) if self.pieces else dense
         spread = self.pieces > 0
@@ -84,6 +84,15 @@ class _Convolution:
         found = Place(base, dims, row_major(dims), self.piece * math.prod(dims))
         (rows, columns), (top, left) = self.window.size, self.window.skipped
         return found.sliced(0, top, rows).sliced(2, left * c, columns * c)
+
+    def taps(self, filters: Place, batch: tuple[int, ...]) -> Place:
+        """The same by taps: [..., rows, columns, panels, c, panel]."""
+        found = _by_taps(filters, self.weight[1], batch)
+        return self.of_part(found, len(found.shape) - 2)
+
+    def of_part(self, filters: Place, dim: int) -> Place:
+        """The weight of the channels that are multiplied."""
+        return filters if self.channels is None else filters.sliced(dim, *self.channels)
 
     def bordered(self, source: Place) -> Place:
         """The image [n, h, w, c] with the border that its windows read, from the first element that one does."""
@@ -112,11 +121,11 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
     def after(made: Body, args: Sequence[SSAValue]) -> SSAValue:
         return args[0] if bias is None else made.add(args[0], args[1])
 
-    def found(target: Place, places: list[Place], **piece: int) -> _Convolution:
+    def found(target: Place, places: list[Place], piece: int = 0, pieces: int = 0) -> _Convolution:
         values = {v: i for i, v in enumerate(extras, first)}
         region = body(values, first + len(extras), some[1:], root.results[0], after)
         symbol = lowering.weights[weight]
-        return _Convolution(lowering, group, root, window, symbol, shape(weight), target, places, region, **piece)
+        return _Convolution(lowering, group, root, window, symbol, shape(weight), target, places, region, piece, pieces)
 
     if (shuffle := shuffle_after(lowering, group, outside)) is not None:
         source = _with_own_border(lowering, root, as_image(lowering.place(outside[root.arg("input")])))
@@ -133,6 +142,10 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         place = as_image(place.broadcast(shape(result))).permuted([0, 2, 3, 1])
         places.append(place if place.strides[-1] in (0, 1) else lowering.copy(place, like=root))
     one = found(target, places)
+    join = outside[root.arg("input")].owner
+    if isinstance(join, SchemaOp) and lowering.is_unjoined(join):
+        _unjoined(one, [as_image(lowering.place(part)) for part in join.arg("tensors")])
+        return
     source = as_image(lowering.place(outside[root.arg("input")]))
     if window.transposed:
         _transposed(one, source)
@@ -212,7 +225,7 @@ def _plain(found: _Convolution, source: Place) -> None:
         weight = (found.symbol, lowering.panel)
         lower_winograd(lowering, found.root, source, weight, found.target, found.extras, found.region)
         return
-    if lowering.is_cut(found.root):
+    if lowering.is_cut(found.root) or (found.channels is not None and can_be_cut(found.root)):
         x = in_border(lowering, source, (0, 0), 0.0, found.root)
         ways = edges_of(window, found.target.shape[1:3], x.shape[1:3])
         if window.groups > 1:
@@ -233,7 +246,7 @@ def _plain(found: _Convolution, source: Place) -> None:
         _grouped(found, x, ([Edge(0, h, 0, kh, 0)], [Edge(0, w, 0, kw, 0)]))
     elif (kh, kw) == (1, 1):
         a = Place(x.base, (n, h, w, c), (batch, sy * row, sx * column, 1), x.offset)
-        filters = found.filters(panels, c).selected(0, 0)
+        filters = found.of_part(found.filters(panels).selected(0, 0), 1)
         merged = [p.viewed((n * h * w, p.shape[-1])) for p in (a, found.target, *found.extras)]
         if all(p is not None for p in merged):
             a, target, *extras = cast("list[Place]", merged)
@@ -242,8 +255,8 @@ def _plain(found: _Convolution, source: Place) -> None:
             target, extras = found.target, found.extras
         _product(found, a, lowering.memref(filters), target, extras)
     else:
-        filters = found.filters(panels, c)
-        if dx == 1 and column == c:
+        filters = found.filters(panels)
+        if dx == 1 and column == c and found.channels is None:
             order = _order(n, h, w)
             dims = (n, h, w), (batch, sy * row, sx * column)
             (first, second, rows), steps = ([of[d] for d in order] for of in dims)
@@ -253,8 +266,24 @@ def _plain(found: _Convolution, source: Place) -> None:
             _product(found, a, lowering.memref(b), target, extras, (kh,), against)
             return
         a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
-        b = _by_taps(filters, c, (n, h))
+        b = found.taps(filters, (n, h))
         _product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
+
+
+def _unjoined(found: _Convolution, parts: Sequence[Place]) -> None:
+    """One product after another of images that are not joined, each of which adds to the one before."""
+    before: list[Place] = []
+    first = 0
+    for part in parts:
+        is_last = part is parts[-1]
+        extras, region = (found.extras, found.region) if is_last else ([], identity())
+        if before:
+            region = adding(region)
+        target = found.target if is_last else found.lowering.dense_buffer(found.target.shape)
+        made = replace(found, target=target, extras=[*extras, *before], region=region)
+        made.channels = first, part.shape[1]
+        _plain(made, part)
+        before, first = [target], first + part.shape[1]
 
 
 LEAST_RUN = 4
@@ -267,7 +296,7 @@ def _is_read_as_it_lies(found: _Convolution, source: Place) -> bool:
     """
     window, no_border = found.window, not any(border_for(found.root)[0])
     is_run = source.strides[3] == 1 and source.shape[1] > 1 and window.size[1] >= LEAST_RUN and window.dilation[1] == 1
-    return is_run and no_border and window.groups == 1 and not found.pieces
+    return is_run and no_border and window.groups == 1 and not found.pieces and found.channels is None
 
 
 def _by_lines(found: _Convolution, source: Place, direct: str) -> None:
@@ -311,9 +340,9 @@ def _cut(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> 
     batch, row, column, _ = x.strides
     (sy, sx), (dy, dx) = window.stride, window.dilation
     panels = -(-out // lowering.panel)
-    filters = found.filters(panels, c)
+    filters = found.filters(panels)
     tap_row, *within = filters.strides
-    if dx != 1 or column != c:
+    if dx != 1 or column != c or found.channels is not None:
         _cut_apart(found, x, filters, ways)
         return
     for y in ways[0]:
@@ -351,7 +380,7 @@ def _cut_apart(found: _Convolution, x: Place, filters: Place, ways: tuple[list[E
             dims = (n, y.count, y.taps, z.taps, z.count, c)
             start = x.offset + y.start * row + z.start * column
             a = Place(x.base, dims, (batch, sy * row, dy * row, dx * column, sx * column, 1), start)
-            b = _by_taps(filters, c, (n, y.count)).sliced(2, y.tap, y.taps).sliced(3, z.tap, z.taps)
+            b = found.taps(filters, (n, y.count)).sliced(2, y.tap, y.taps).sliced(3, z.tap, z.taps)
 
             def part(place: Place, y: Edge = y, z: Edge = z) -> Place:
                 return place.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
@@ -464,24 +493,3 @@ def identity() -> Region:
     region = body_of(1)
     region.block.add_op(YieldOp(region.block.args[0]))
     return region
-
-
-@moves("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
-def upsample(lowering: Lowering, op: SchemaOp) -> None:
-    """Every element several times, side by side and below each other; or the nearest ones."""
-    if is_table(op):
-        take(lowering, op)
-        return
-    place = lowering.place(source_of(op))
-    n, c, h, w = place.shape
-    result = op.results[0]
-    _, _, rows, columns = shape(result)
-    target = lowering.image(result)
-    dims = (n, c, h, rows // h, w, columns // w)
-    to = target.viewed(dims)
-    assert to is not None
-    step = place.strides
-    given = Place(place.base, dims, (step[0], step[1], step[2], 0, step[3], 0), place.offset)
-    order = [0, 2, 3, 4, 5, 1]
-    region = identity()
-    lowering.add(MapOp(lowering.memref(to.permuted(order)), [lowering.memref(given.permuted(order))], region), op)

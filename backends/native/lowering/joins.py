@@ -64,6 +64,8 @@ JOINS.update({"aten.cat.default": _parts, "aten.stack.default": _parts})
 @moves("aten.cat.default", "aten.stack.default")
 def join(lowering: Lowering, op: SchemaOp) -> None:
     """The parts that are not there yet are copied."""
+    if lowering.is_unjoined(op):
+        return
     given = [lowering.place(v) for v in op.arg("tensors")]
     as_image = any(is_image(p) for p in given)
     for source, part in zip(given, _parts(lowering, op, as_image), strict=True):

@@ -1,4 +1,6 @@
-"""Resizing by linear filters: ``tile.resize`` on an image with its channels side by side, or to planes of an output."""
+"""Images that become larger or smaller: by linear filters with ``tile.resize``, on an image with its channels side by
+side or to planes of an output; to the nearest elements with a map or a table.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,13 @@ from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.lowering.function import RESHAPES, Lowering, Outside, body, lowers, members, shape
+from etir.backends.native.lowering.function import RESHAPES, Lowering, Outside, body, lowers, members, moves, shape
+from etir.backends.native.lowering.take import take
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.backends.native.resize import ResizeOp
+from etir.backends.native.taken import is_table, source_of
+from etir.backends.native.tile import MapOp, YieldOp, body_of
 from etir.dialects.schema_op import SchemaOp
 
 
@@ -75,3 +80,25 @@ def lower_resize(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     a, c = (lowering.memref(place.permuted([0, 2, 3, 1])) for place in (given, target))
     aligned = bool(root.arg("align_corners"))
     lowering.add(ResizeOp(a, c, extra, scales_of(root), region, aligned=aligned), group)
+
+
+@moves("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
+def upsample(lowering: Lowering, op: SchemaOp) -> None:
+    """Every element several times, side by side and below each other; or the nearest ones."""
+    if is_table(op):
+        take(lowering, op)
+        return
+    place = lowering.place(source_of(op))
+    n, c, h, w = place.shape
+    result = op.results[0]
+    _, _, rows, columns = shape(result)
+    target = lowering.image(result)
+    dims = (n, c, h, rows // h, w, columns // w)
+    to = target.viewed(dims)
+    assert to is not None
+    step = place.strides
+    given = Place(place.base, dims, (step[0], step[1], step[2], 0, step[3], 0), place.offset)
+    order = [0, 2, 3, 4, 5, 1]
+    region = body_of(1)
+    region.block.add_op(YieldOp(region.block.args[0]))
+    lowering.add(MapOp(lowering.memref(to.permuted(order)), [lowering.memref(given.permuted(order))], region), op)
