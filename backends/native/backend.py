@@ -88,10 +88,11 @@ class NativeBackend(Backend):
         return f"no product and fewer than {WORTH} operators, which the kernels do as well"
 
     def repeats(self, op: Operation) -> bool:
-        """Views of all elements, and masks, which are truth values before they are numbers."""
-        from etir.backends.native.operators import MASKS, is_view
+        """Views of all elements, and masks: truth values, and numbers that are made of those."""
+        from etir.backends.native.operators import MASKS, QUANTIFIERS, is_view
+        from etir.backends.native.truth import CAST, CONNECTIVES
 
-        if operator_of(op) in MASKS:
+        if operator_of(op) in (*MASKS, *CONNECTIVES, *QUANTIFIERS, CAST):
             return all(isinstance(v.owner, (GetWeightOp, ConstantOp)) or _is_bool(v.type) for v in op.operands)
         return is_view(op)
 
@@ -119,15 +120,15 @@ class NativeBackend(Backend):
         in flash, and parts of images are code, which is there, too.
         """
         from etir.backends.native.batch_norm import spell_out_batch_norms
+        from etir.backends.native.embedded import embed_constants
         from etir.backends.native.frame import Frame
         from etir.backends.native.over import set_pairs
         from etir.backends.native.passes.native_group import group_operators
         from etir.backends.native.savings import choose_savings
         from etir.backends.native.statistics import split_statistics
-        from etir.backends.native.taken import spell_out_indices
 
         spell_out_batch_norms(outlined.func, outlined.symbols)
-        spell_out_indices(outlined.func, outlined.symbols)
+        embed_constants(outlined.func, outlined.symbols)
         split_statistics(outlined.func)
         group_operators(outlined.func)
         if not options.linked:

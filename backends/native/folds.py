@@ -137,6 +137,19 @@ def _log_sum_exp(op: Any) -> Folds:
     return Folds((largest, total), lambda b, v: b.add(b.make(math.LogOp, v[1]), v[0]))
 
 
+# --- truth values -----------------------------------------------------------------------------------------------------
+
+
+def _any(op: Any) -> Folds:
+    """Of how many hold: a number of none is 0, unlike the largest of none."""
+    return Folds((Fold("sum", then=lambda b, v: b.select("ogt", v[0], 0.0, 1.0, 0.0)),))
+
+
+def _all(op: Any) -> Folds:
+    """Of how many do not hold."""
+    return Folds((Fold("sum", lambda b, v: b.sub(1.0, v[0]), then=lambda b, v: b.select("ogt", v[0], 0.0, 0.0, 1.0)),))
+
+
 FOLDS: dict[str, Callable[[Any], Folds]] = {
     "aten.mean.dim": _plain("mean"),
     "aten.mean.default": _plain("mean"),
@@ -150,5 +163,9 @@ FOLDS: dict[str, Callable[[Any], Folds]] = {
     "aten.linalg_vector_norm.default": _norm,
     "aten.var.correction": _variance,
     "aten.logsumexp.default": _log_sum_exp,
+    "aten.any.dim": _any,
+    "aten.any.dims": _any,
+    "aten.all.dim": _all,
+    "aten.all.dims": _all,
 }
 """Operator, without its level, to the walks that it is."""

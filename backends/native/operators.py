@@ -58,6 +58,8 @@ NEIGHBORS = "aten.avg_pool3d.default"
 
 REDUCTIONS = tuple(FOLDS)
 """One number for all elements of some dims."""
+QUANTIFIERS = ("aten.any.dim", "aten.any.dims", "aten.all.dim", "aten.all.dims")
+"""Whether any, or all, of some truth values hold."""
 
 RESIZES = ("aten.upsample_bilinear2d.vec", "aten.upsample_bilinear2d.default")
 """Linear filters."""
@@ -116,6 +118,10 @@ WITH_CONDITIONS = (
     *TAKES,
 )
 """Those of them that are not taken of any kind."""
+
+
+FLAG_VIEWS = tuple(name for name in VIEWS if name not in WITH_CONDITIONS)
+"""Those of truth values: others stay with the kernels."""
 
 
 def is_view(op: Operation) -> bool:

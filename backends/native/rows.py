@@ -9,7 +9,7 @@ from typing import cast
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from etir.backends.api.conditions import contiguous, dtype_name, dtypes, is_constant
+from etir.backends.api.conditions import contiguous, dtypes, is_constant
 from etir.backends.api.patterns import Condition, Match, Node, Row, condition, op, operator_of, rows
 from etir.backends.native.bounded import bounded, elementwise_fits, is_dynamic, known_numbers, sizes_fit
 from etir.backends.native.dialect import GroupOp
@@ -17,11 +17,13 @@ from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.gather import LONGEST
 from etir.backends.native.operators import (
     BETWEEN,
+    FLAG_VIEWS,
     GATHER,
     LARGEST,
     MASKS,
     NEIGHBORS,
     POOLS,
+    QUANTIFIERS,
     REDUCTIONS,
     RESIZES,
     SAFE_SOFTMAX,
@@ -35,6 +37,7 @@ from etir.backends.native.runs import run_of
 from etir.backends.native.statistics import VAR_MEAN
 from etir.backends.native.taken import MOST_RUNS, TAKES, is_short, tables_of
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
+from etir.backends.native.truth_rows import between_flags, cast_of_code, choices, of_code
 from etir.backends.native.uneven import MOST_POOLS, uneven_runs
 from etir.backends.native.windows import can_be_cut, counts_inside, has_small_groups, own_divisor, window_of
 from etir.dialects.et.layout import dims_of
@@ -43,8 +46,6 @@ from etir.dialects.schema_op import SchemaOp
 
 Type = TensorType[Attribute]
 
-MOST_FLAGS = 1 << 16
-"""Truth values of a constant: each is a float of the file for code, and a byte for the kernels."""
 MOST_NUMBERS = 1 << 18
 """Numbers of elements that are gathered: each is a float of the file for code, and 8 bytes for the kernels."""
 MOST_VIEWS = 3
@@ -354,64 +355,6 @@ FLOATS: tuple[Condition, ...] = (
 )
 
 
-def _flags_problem(value: SSAValue) -> str | None:
-    """What speaks against truth values that an operator reads: constants are floats of the file for code."""
-    shape = cast(Type, value.type).get_shape()
-    if not shape:
-        return "a truth value that is a number"
-    if not is_constant(value):
-        return None
-    count = math.prod(shape)
-    if count % 4:
-        return "constant truth values that fill no words"  # as all of a blob's weights have to
-    return f"more than {MOST_FLAGS:,} constant truth values" if count > MOST_FLAGS else None
-
-
-def _choices(flags: str, *numbers: str) -> tuple[Condition, ...]:
-    """Conditions of a choice between numbers by the truth values ``flags``."""
-    given = lambda match: _flags_problem(cast(SSAValue, match.arg(flags)))  # noqa: E731
-    fitting = Condition("truth values that are no constant, or few", given)
-    return dtypes("float32", of=numbers), dtypes("bool", of=(flags,)), fitting
-
-
-def _of(results: Sequence[str], *operands: str) -> Condition:
-    """Elementwise operators on tensors of some dtypes."""
-
-    def failure(match: Match) -> str | None:
-        for values, allowed in ((match.op.operands, operands), (match.op.results, results)):
-            for value in values:
-                if isinstance(value.type, TensorType) and (name := dtype_name(value.type)) not in allowed:
-                    return f"dtype {name}, takes {' or '.join(allowed)}"
-        flags = [v for v in (*match.op.operands, *match.op.results) if dtype_name(v.type) == "bool"]
-        return next((reason for v in flags if (reason := _flags_problem(v)) is not None), None)
-
-    return Condition(f"dtype {' or '.join(operands)} to {' or '.join(results)}", failure)
-
-
-def _is_of_code(value: SSAValue) -> bool:
-    """Whether truth values are made of floats, or are given: what kernels make of other numbers they go on with."""
-    op = value.owner
-    if not isinstance(op, SchemaOp):
-        return not is_constant(value)
-    tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
-    if operator_of(op) in CONNECTIVES:
-        return any(map(_is_of_code, tensors))
-    return operator_of(op) in TRUTH and any(dtype_name(v.type) == "float32" for v in tensors)
-
-
-@condition("truth values of floats, or that are given")
-def _of_code(match: Match) -> str | None:
-    """Kernels that make a mask of positions make all of it, and keep a byte for each key."""
-    found = any(_is_of_code(v) for v in match.op.operands if dtype_name(v.type) == "bool")
-    return None if found else "truth values that kernels make"
-
-
-@condition("floats, or truth values of them")
-def _cast_of_code(match: Match) -> str | None:
-    given = match.type("self")
-    return _of_code.failure(match) if given is not None and dtype_name(given) == "bool" else None
-
-
 CLAIMED: list[Row] = []
 """Rows of templates in files of their own."""
 
@@ -431,17 +374,18 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.convolution.default"], *COMMON, _convolution),
         *rows(LARGEST, *FLOATS, _pool),
         *rows([name for name in POOLS if name not in LARGEST], *COMMON, _pool),
-        *rows(REDUCTIONS, *FLOATS, _reduction),
+        *rows([name for name in REDUCTIONS if name not in QUANTIFIERS], *FLOATS, _reduction),
+        *rows(QUANTIFIERS, *SHAPES, between_flags(("bool",), "bool"), of_code),
         *rows([VAR_MEAN], *COMMON),
         *rows([SCAN], *FLOATS, _scan),
         *rows([NEIGHBORS], *COMMON, _neighbors),
         *rows(["aten.addmm.default"], *COMMON, _plain_addmm),
-        *rows(plain, *SHAPES, _of(("float32",), "float32", "bool"), elementwise_fits()),
-        *rows(tests, *SHAPES, _of(("bool",), "float32", "bool"), elementwise_fits()),
-        *rows(CONNECTIVES, *SHAPES, _of(("bool",), "bool"), elementwise_fits(), _of_code),
-        *rows([CAST], *SHAPES, _of(("float32", "bool"), "float32", "bool"), elementwise_fits(), _cast_of_code),
-        *rows(["aten.where.self"], *SHAPES, *_choices("condition", "self", "other"), elementwise_fits()),
-        *rows(["aten.masked_fill.Scalar"], *SHAPES, *_choices("mask", "self"), elementwise_fits()),
+        *rows(plain, *SHAPES, between_flags(("float32",), "float32", "bool"), elementwise_fits()),
+        *rows(tests, *SHAPES, between_flags(("bool",), "float32", "bool"), elementwise_fits()),
+        *rows(CONNECTIVES, *SHAPES, between_flags(("bool",), "bool"), elementwise_fits(), of_code),
+        *rows([CAST], *SHAPES, between_flags(("float32", "bool"), "float32", "bool"), elementwise_fits(), cast_of_code),
+        *rows(["aten.where.self"], *SHAPES, *choices("condition", "self", "other"), elementwise_fits()),
+        *rows(["aten.masked_fill.Scalar"], *SHAPES, *choices("mask", "self"), elementwise_fits()),
         *rows(["aten._softmax.default", "aten._log_softmax.default"], *COMMON, _softmax),
         *rows([SAFE_SOFTMAX], *COMMON, _float_result, _safe_softmax),
         *rows(["aten.native_layer_norm.default"], *COMMON, _layer_norm),
@@ -456,5 +400,6 @@ def claimed() -> Sequence[Row]:
         *rows(["aten.repeat.default", "aten.pixel_unshuffle.default", "aten.diagonal_copy.default"], *COMMON, _static),
         *rows([SCATTER], *COMMON, _scattered),
         *rows([name for name in BETWEEN if name not in WITH_CONDITIONS], *COMMON),
+        *rows(FLAG_VIEWS, *SHAPES, between_flags(("bool",), "bool"), of_code),
         *CLAIMED,
     ]

@@ -1,26 +1,18 @@
 """Operators that take elements of each dim by numbers that are known when the program is compiled: which ones.
 
 Reflecting and replicating what is at the edges, reversing dims, resizing to the nearest element, and indices that are
-constants. Indices that are a weight become a constant of the function (:func:`spell_out_indices`), since lowering sees
+constants. Few indices that are a weight become a constant of the function (``embedded.py``), since lowering sees
 nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
-    BytesAttr,
-    DenseIntOrFPElementsAttr,
-    IntegerType,
-    ModuleOp,
-    TensorType,
-)
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, IntegerType, ModuleOp, TensorType
+from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.patterns import operator_of
 from etir.backends.native.runs import run_of
@@ -154,13 +146,14 @@ def _numbers(index: object) -> list[int] | None:
     for op in module.body.block.ops if isinstance(module, ModuleOp) else ():
         if isinstance(op, WeightOp) and op.sym_name.data == name:
             try:
-                return _of_weight(op, owner.result.type)
+                return integers_of(op, owner.result.type)
             except EtirError:  # bytes that are not loaded, as of text without its weights
                 return None
     return None
 
 
-def _of_weight(op: WeightOp, type: Attribute) -> list[int] | None:
+def integers_of(op: WeightOp, type: Attribute) -> list[int] | None:
+    """The integers that a weight is, in order; None where it is none of them."""
     if not isinstance(op.type, TensorType) or _kind(type) is None:
         return None
     return _integers(payload_of(op.value, op.type).data, type)
@@ -180,27 +173,3 @@ def _integers(data: bytes | memoryview, type: Attribute) -> list[int] | None:
 
     kind = _kind(type)
     return None if kind is None else [int(n) for n in np.frombuffer(data, kind)]
-
-
-def spell_out_indices(func: FuncOp, symbols: Mapping[str, Operation]) -> None:
-    """Make constants of the weights by which elements are taken in an outlined function; ``symbols`` are weights of its
-    module by name.
-    """
-    block = func.body.block
-    for read in [op for op in block.ops if isinstance(op, GetWeightOp)]:
-        users = [use.operation for use in read.result.uses]
-        taking = [op for op in users if isinstance(op, SchemaOp) and operator_of(op) in (INDEX, INDEX_SELECT)]
-        taking = [op for op in taking if source_of(op) is not read.result]
-        weight = symbols.get(read.symbol.root_reference.data)
-        if not taking or not isinstance(weight, WeightOp) or _of_weight(weight, read.result.type) is None:
-            continue
-        type = cast("TensorType[Any]", read.result.type)
-        data = payload_of(weight.value, cast("TensorType[Attribute]", weight.type)).data
-        made = ConstantOp(DenseIntOrFPElementsAttr(type, BytesAttr(bytes(data))))
-        made.location = read.location
-        block.insert_op_before(made, read)
-        for use in [*read.result.uses]:
-            if use.operation in taking:
-                use.operation.operands[use.index] = made.result
-        if read.result.first_use is None:
-            block.erase_op(read)

@@ -29,7 +29,7 @@ from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import reason_for_all
 from etir.backends.native.memory import Memory, is_image
-from etir.backends.native.operators import is_view
+from etir.backends.native.operators import QUANTIFIERS, is_view
 from etir.backends.native.places import Place
 from etir.backends.native.shared import SHARED, Shares
 from etir.backends.native.sizes import most
@@ -144,13 +144,15 @@ class Lowering(Memory):
 
     def _is_mask(self, op: GroupOp | SchemaOp) -> bool:
         """Whether an operation makes numbers of truth values and constants alone, or is a view of such ones: it is done
-        right before what reads it, since truth values take a fourth of the memory.
+        right before what reads it, since truth values take a fourth of the memory, and those of keys less.
         """
         if op.results[0] in self.outputs:
             return False
         if isinstance(op, SchemaOp):
-            return is_view(op) and op.operands[0] in self._later
-        if op.kind.data != "map" or not all(isinstance(v.type, TensorType) for v in op.inputs):
+            return is_view(op) and (op.operands[0] in self._later or is_given_flags(op.operands[0]))
+        if op.kind.data != "map" and operator_of(op.root) not in QUANTIFIERS:
+            return False
+        if not all(isinstance(v.type, TensorType) for v in op.inputs):
             return False
         known = [v in self.weights or v in self._later or is_given_flags(v) for v in op.inputs]
         return all(known) and not all(v in self.weights for v in op.inputs)

@@ -31,9 +31,9 @@ from etir.backends.api.patterns import operator_of
 from etir.backends.native.batch_norm import spell_out_batch_norms
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
+from etir.backends.native.embedded import embed_constants
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
 from etir.backends.native.statistics import split_statistics
-from etir.backends.native.taken import spell_out_indices
 from etir.dialects.context import EtContext
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import Dim, dims_of
@@ -167,6 +167,6 @@ class NativeGroupPass(Pass):
         for func in module.body.block.ops:
             if isinstance(func, FuncOp) and "backend.delegate" in func.attributes:
                 spell_out_batch_norms(func, symbols)
-                spell_out_indices(func, symbols)
+                embed_constants(func, symbols)
                 split_statistics(func)
                 group_operators(func)

@@ -101,7 +101,7 @@ def test_a_mask_of_several_layers(kind: type[Layers]) -> None:
     assert len(blobs) == (2 if kind is Between else 1)
     for blob in blobs:
         flags = [shape for shape in blob.shapes if shape[0] & IS_FLAGS]
-        assert flags == [(1 | IS_FLAGS, 40, 40) if kind is Filled else (40 | IS_FLAGS, 40)]
+        assert flags == [(40 | IS_FLAGS, 40)]
     assert all(data[4] == VERSION_FLAGS for data in blobs_of(program.buffer))
     assert bytes_of(program) <= bytes_of(compiled(module, inputs))
     for native in ("trusted", "refuse"):
