@@ -1,7 +1,7 @@
 """Weights that become constants of an outlined function: what lowering has to see, and what a blob cannot name.
 
-The indices by which elements are taken decide what code is made. Truth values that fill no words of the file are none
-of a blob's weights: the kernels have them in their program then, and code has floats of the file.
+The indices by which elements are taken decide what code is made, where they are few. Truth values that fill no words of
+the file are none of a blob's weights: the kernels have them in their program then, and code has floats of the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, Use
 
 from etir.backends.api.patterns import operator_of
-from etir.backends.native.taken import INDEX, INDEX_SELECT, integers_of, source_of
+from etir.backends.native.taken import INDEX, INDEX_SELECT, integers_of, is_long, source_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
 from etir.dialects.et.weights import payload_of
 from etir.dialects.schema_op import SchemaOp
@@ -58,4 +58,4 @@ def _takes_by(use: Use) -> bool:
     op = use.operation
     if not isinstance(op, SchemaOp) or operator_of(op) not in (INDEX, INDEX_SELECT):
         return False
-    return source_of(op) is not op.operands[use.index]
+    return source_of(op) is not op.operands[use.index] and not is_long(op)

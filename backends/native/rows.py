@@ -35,7 +35,7 @@ from etir.backends.native.operators import (
 )
 from etir.backends.native.runs import run_of
 from etir.backends.native.statistics import VAR_MEAN
-from etir.backends.native.taken import MOST_RUNS, TAKES, is_short, tables_of
+from etir.backends.native.taken import MOST_NUMBERS, MOST_RUNS, TAKES, is_gathered, is_long, is_short, tables_of
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
 from etir.backends.native.truth_rows import between_flags, cast_of_code, choices, of_code
 from etir.backends.native.uneven import MOST_POOLS, uneven_runs
@@ -46,8 +46,6 @@ from etir.dialects.schema_op import SchemaOp
 
 Type = TensorType[Attribute]
 
-MOST_NUMBERS = 1 << 18
-"""Numbers of elements that are gathered: each is a float of the file for code, and 8 bytes for the kernels."""
 MOST_VIEWS = 3
 """Views between such numbers and what gathers by them: a dim is dropped, heads are added, and copies made for them."""
 
@@ -195,6 +193,8 @@ def _taken(match: Match) -> str | None:
     if is_dynamic(match):
         return "sizes that are known at run time only"
     op = cast(SchemaOp, match.op)
+    if is_long(op):
+        return None if is_gathered(op) else f"more than {MOST_RUNS:,} numbers of elements, which are not gathered"
     found = tables_of(op) if is_short(op) else []
     if found is None:
         return "indices that are known at run time only, of several dims, or outside of the dim"

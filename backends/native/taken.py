@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, Integ
 from xdsl.ir import Attribute, SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.gather import LONGEST
 from etir.backends.native.runs import run_of
 from etir.backends.native.take import Numbers, runs_of
 from etir.diagnostics import EtirError
@@ -32,6 +33,12 @@ TAKES = (*REFLECTION, *REPLICATION, FLIP, INDEX)
 """Operators that always are tables; others are so where they are nothing simpler."""
 MOST_RUNS = 1 << 14
 """Runs of numbers of all dims, which are constants of the code, and indices."""
+MOST_NUMBERS = 1 << 18
+"""Numbers of elements that are gathered: each is a float of the file for code, and 8 bytes for the kernels."""
+
+
+FEW_COLUMNS = 64
+"""Elements that an index takes which are gathered one by one."""
 
 
 def source_of(op: SchemaOp) -> SSAValue:
@@ -66,12 +73,43 @@ def is_table(op: SchemaOp) -> bool:
     return DYNAMIC_INDEX not in (*given, *made) and any(b % a for a, b in sizes)
 
 
-def is_short(op: SchemaOp) -> bool:
-    """Whether indices are few enough, and the runs of other tables."""
-    indices = [v.type for v in op.operands if v is not source_of(op)]
-    if any(isinstance(type, TensorType) and math.prod(type.get_shape()) > MOST_RUNS for type in indices):
+def indices_of(op: SchemaOp) -> tuple[int, SSAValue] | None:
+    """The dim of which a tensor of indices takes elements, and that tensor; None where there is not one."""
+    if operator_of(op) == INDEX_SELECT:
+        rank = len(cast("TensorType[Attribute]", source_of(op).type).get_shape())
+        return op.arg("dim") % max(1, rank), cast(SSAValue, op.arg("index"))
+    given = op.arg("indices") if operator_of(op) == INDEX else ()
+    found = [(dim, index) for dim, index in enumerate(given) if index is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def is_long(op: SchemaOp) -> bool:
+    """Whether more elements are taken by indices than constants of the code should be: such indices are a weight, by
+    which code gathers (``tile.gather``).
+    """
+    found = indices_of(op)
+    if found is None or math.prod(cast("TensorType[Attribute]", found[1].type).get_shape()) <= MOST_RUNS:
         return False
-    return sum(len(runs_of(t)) for t in tables_of(op) or () if t is not None) <= MOST_RUNS
+    return operator_of(op) == INDEX or run_of(found[1]) is None
+
+
+def is_gathered(op: SchemaOp) -> bool:
+    """Whether code can gather by so many indices: a weight of numbers that are in the dim, none from its end, of which
+    each takes few elements; rows are copied sooner.
+    """
+    found, given = indices_of(op), cast("TensorType[Attribute]", source_of(op).type).get_shape()
+    if found is None or not isinstance(found[1].owner, GetWeightOp) or tables_of(op) is None:
+        return False
+    dim, index = found
+    numbers = _numbers(index) or [-1]
+    is_few = len(numbers) <= MOST_NUMBERS and math.prod(given[dim + 1 :]) <= FEW_COLUMNS
+    return is_few and min(numbers) >= 0 and given[dim] <= LONGEST
+
+
+def is_short(op: SchemaOp) -> bool:
+    """Whether the runs of tables, and indices, are few enough to be constants of the code."""
+    runs = (len(runs_of(t)) for t in tables_of(op) or () if t is not None)
+    return not is_long(op) and sum(runs) <= MOST_RUNS
 
 
 def _found(op: SchemaOp, given: Sequence[int]) -> list[Numbers] | None:

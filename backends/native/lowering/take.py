@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.lowering.function import Lowering, moves, shape
+from etir.backends.native.lowering.gather import gather, gathers
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
@@ -30,12 +31,16 @@ def _result(lowering: Lowering, value: SSAValue, source: Place) -> Place:
 
 def _is_table(op: SchemaOp) -> bool:
     """Whether an operator is one that :func:`take` lowers, to a result of as many dims."""
-    return is_table(op) and len(shape(source_of(op))) == len(shape(op.results[0]))
+    is_one = is_table(op) and not gathers(op)
+    return is_one and len(shape(source_of(op))) == len(shape(op.results[0]))
 
 
 @moves(*TAKES)
 def take(lowering: Lowering, op: SchemaOp) -> None:
     """One operation, together with those before it that nothing else reads: what is taken in between is not there."""
+    if gathers(op):
+        gather(lowering, op)
+        return
     result = op.results[0]
     uses = [*result.uses]
     user = uses[0].operation if len(uses) == 1 else None

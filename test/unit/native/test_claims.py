@@ -12,6 +12,10 @@ from torch import nn
 import etir
 from etir.backends.native.truth_rows import MOST_FLAGS
 
+MANY = torch.arange(1 << 15) * 5 % 12
+"""Indices that are a weight."""
+NEGATIVE, WIDE, TOO_MANY = MANY - 12, MANY % 4, MANY.repeat(16)
+
 
 class Around(nn.Module):
     """A function between two products."""
@@ -56,6 +60,7 @@ def at(start: int, end: int, step: int = 1, power: int = 1) -> Callable[[torch.T
         lambda x: x.masked_fill(torch.tensor([True, False] * 4), 0.5),
         lambda x: torch.where(torch.arange(13).view(1, 1, 13, 1) > 4, x[:, :, :1], 0.5),
         lambda x: x[:, :, 1:].masked_fill((torch.arange(12) > 4)[1:, None], 0.5),
+        lambda x: x[:, :, MANY],
         lambda x: 1.0 - x,
     ],
 )
@@ -71,7 +76,9 @@ def test_claimed(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
         (lambda x: x[:, :, torch.tensor([11, 12])], "aten.index.Tensor", "outside of the dim"),
         (lambda x: x[:, [2, 0], [3, 1]], "aten.index.Tensor", "of several dims"),
         (lambda x: x[:, :, x[0, 0, :4, 0].argsort()], "aten.index.Tensor", "known at run time only"),
-        (lambda x: x[:, :, torch.arange(1 << 15) * 5 % 12], "aten.index.Tensor", "more than 16,384"),
+        (lambda x: x[:, :, TOO_MANY], "aten.index.Tensor", "more than 16,384"),
+        (lambda x: x[:, :, NEGATIVE], "aten.index.Tensor", "more than 16,384"),
+        (lambda x: x.flatten(2)[:, WIDE].view(1, -1, 12, 8), "aten.index.Tensor", "more than 16,384"),
         (lambda x: x * F.linear(x, torch.ones(8))[..., None], "aten.linear.default", "one number for each column"),
         (
             lambda x: F.avg_pool2d(x, (4, 1), (4, 1), (1, 0), ceil_mode=True),

@@ -149,3 +149,44 @@ def test_numbers_that_are_repeated() -> None:
         (got,) = etir.runtime.load(made, native=policy).forward(x)
         with torch.no_grad():
             assert (got - model(x)).abs().max() <= 1e-6
+
+
+class Taken(nn.Module):
+    """A table that a layer makes, or a weight, of which many indices take elements, as of relative positions."""
+
+    def __init__(self, heads: int, count: int, kind: str) -> None:
+        super().__init__()
+        self.linear, self.kind = nn.Linear(8, heads), kind
+        self.table = nn.Parameter(torch.randn(30, heads))
+        self.register_buffer("at", torch.randint(0, 30, (count * count,)))
+        self.count = count
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.linear(x)
+        if self.kind == "row":
+            return made.T[:, self.at]
+        if self.kind == "select":
+            return torch.relu(made.index_select(0, self.at))
+        if self.kind == "square":
+            return made.sum() + torch.relu(made[self.at.view(self.count, self.count)]).permute(2, 0, 1)
+        biases = (self.table * made.sum())[self.at].view(self.count, self.count, -1).permute(2, 0, 1)
+        return torch.softmax(biases + 1.0, -1)
+
+
+@pytest.mark.parametrize("kind", ["row", "select", "square", "biases"])
+@pytest.mark.parametrize("name", here())
+def test_many_indices(name: str, kind: str) -> None:
+    """They are a weight, by which elements are gathered: from the first or the last dim, to where the result is."""
+    torch.manual_seed(0)
+    model, inputs = Taken(3, 130, kind).eval(), (torch.randn(30, 8),)
+    program = torch.export.export(model, inputs)
+    made = etir.compile(program, target="etir", delegates=[f"native{{cpus={name} arena=free}}"])
+    assert made.warnings == () and made.delegation.backends[0].rejected == []
+    (func,) = functions_of(program)
+    assert sum(isinstance(op, GatherOp) for op in func.func.walk()) == 1
+    with torch.no_grad():
+        wanted = model(*inputs)
+    loaded = [etir.runtime.load(made, native="trusted", threads=n) for n in (1, 2)]
+    for load in (*loaded, etir.runtime.load(made, native="refuse")):
+        (got,) = load.forward(*inputs)
+        assert (torch.as_tensor(got) - wanted).abs().max() <= 1e-6 * max(1.0, wanted.abs().max())
