@@ -12,6 +12,7 @@ one that needs as little as the method does without delegates: where that is kno
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -188,9 +189,14 @@ class Chain:
 
 
 def plan_chain(
-    links: Sequence[Link], frame: Frame, planned: Sequence[Planned], room: int | None = None
+    links: Sequence[Link],
+    frame: Frame,
+    planned: Sequence[Planned],
+    room: int | None = None,
+    most: int | None = None,
 ) -> list[Planned] | None:
-    """The delegates of a block planned as one, where that needs less than ``planned``, one after another; else None.
+    """The delegates of a block planned as one, where that needs less than ``planned``, one after another, and less than
+    ``most``; else None.
 
     ``room`` are the bytes that are looked for longer: what the method is to need at most.
     """
@@ -198,7 +204,7 @@ def plan_chain(
     if not chain.carried or len(chain.buffers) > MOST_BUFFERS or any(found.workspace is None for found in planned):
         return None
     problem = chain.problem()
-    most = chain.beside(planned)
+    most = min(chain.beside(planned), sys.maxsize if most is None else most)
     if lower_bound(problem)[1].bytes >= most:
         return None
     try:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast, overload
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, i1, i64
@@ -128,7 +129,14 @@ def plan_together(functions: Sequence[tuple[Outlined, Sequence[str]]], frame: Fr
                 planned.append(plan_both(link.func, link.kernels, free_places(outlined, frame)))
                 if (workspace := planned[-1].workspace) is not None:
                     frame.keep(name, workspace.outputs)
-            together = plan_chain(links, frame, planned, _room(known[names[0]][0], frame)) or planned
+            room = _room(known[names[0]][0], frame)
+            together = plan_chain(links, frame, planned, room)
+            if together is not None and room is not None and (least := max(found.bytes for found in together)) > room:
+                # Beside what outputs take from when they are written, another order of the kernels may need less.
+                others = [replace(link, kernels=kernels_of(known[link.name][0])) for link in links]
+                if (found := plan_chain(others, frame, planned, room, least)) is not None:
+                    links, together = others, found
+            together = together or planned
         except (EtirError, Undecided):
             continue
         for link, found in zip(links, together, strict=True):
