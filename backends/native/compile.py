@@ -33,6 +33,7 @@ from etir.backends.native.passes.tile_attention import fuse_attention
 from etir.backends.native.passes.tile_columns import split_columns
 from etir.backends.native.passes.tile_few_rows import read_as_it_lies
 from etir.backends.native.passes.tile_forward import forward_copies
+from etir.backends.native.passes.tile_fuse import fuse_maps
 from etir.backends.native.passes.tile_inside import write_inside
 from etir.backends.native.passes.tile_order import order_steps
 from etir.backends.native.passes.tile_pieces import copy_pieces
@@ -65,6 +66,7 @@ REWRITES: list[Callable[[FuncOp], None]] = [
     forward_copies,
     fold_scales,
     read_as_it_lies,
+    fuse_maps,
     fuse_attention,
 ]
 """Rewrites of ``tile``, each a pass of its own, in their order."""

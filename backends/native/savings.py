@@ -25,6 +25,7 @@ that do so together:
 * ``heads``: batches of matrices, as heads of several examples, are read where they lie, side by side in each row.
 * ``blocks``: attention goes by blocks of few rows (``tile-attention``).
 * ``slots``: attention that is small as a whole has scores of few rows for one thread.
+* ``fused``: what is made of less than it is, as a mask of keys and rows, is made in what reads it (``tile-fuse``).
 * ``deep``: products of a depth of up to 1,024, and their taps, are not cut, so that the result may lie over what its
   body reads. Sums can begin with what is only added, whatever the depth (``kernels/sums.py``).
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
@@ -92,6 +93,7 @@ QUICK = (
     "heads",
     "blocks",
     "slots",
+    "fused",
     "deep",
     "dense",
     "close",

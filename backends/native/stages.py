@@ -37,8 +37,8 @@ def inside(outlined: Outlined, cpus: Sequence[str]) -> list[InsideLowering]:
 def stages(target: Cpu) -> str:
     """The passes between a legalized function and the text of its C."""
     return (
-        f"native-to-tile{{family={target.family}}},tile-forward,tile-scale,tile-few-rows,tile-attention,tile-columns,"
-        f"tile-rows{{cpu={target.name}}},tile-sink,tile-inside,tile-pieces,tile-order,"
+        f"native-to-tile{{family={target.family}}},tile-forward,tile-scale,tile-few-rows,tile-fuse,tile-attention,"
+        f"tile-columns,tile-rows{{cpu={target.name}}},tile-sink,tile-inside,tile-pieces,tile-order,"
         f"tile-schedule{{cpu={target.name}}}"
     )
 

@@ -19,8 +19,8 @@ LEVELS = (
     ("tile", "native-to-tile,verify-tile"),
     (
         "rewritten",
-        "tile-forward,tile-scale,tile-few-rows,tile-attention,tile-columns,tile-sink,tile-inside,tile-pieces,tile-order,"
-        "verify-tile",
+        "tile-forward,tile-scale,tile-few-rows,tile-fuse,tile-attention,tile-columns,tile-sink,tile-inside,tile-pieces,"
+        "tile-order,verify-tile",
     ),
     ("scheduled", "tile-plan,tile-schedule{cpu=x86-64-v4},verify-tile{cpu=x86-64-v4}"),
 )
