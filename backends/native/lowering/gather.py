@@ -54,5 +54,5 @@ def gather(lowering: Lowering, op: SchemaOp) -> None:
         back = made.permuted([*range(dim), rank - 1, *range(dim, rank - 1)])
         lowering.places[result] = lowering.viewed(back, shape(result), op)
     numbers = lowering.viewed(indices, (count,)).broadcast((*rows, count))
-    operands = [lowering.memref(place) for place in (given.permuted(order), numbers, made)]
-    lowering.add(GatherOp(*operands, [], body({}, 1, [])), op)
+    table, at, to = (lowering.memref(place) for place in (given.permuted(order), numbers, made))
+    lowering.add(GatherOp(table, at, to, [], body({}, 1, [])), op)
