@@ -66,7 +66,7 @@ def between_flags(results: Sequence[str], *operands: str) -> Condition:
 def _is_of_code(values: Sequence[SSAValue]) -> bool:
     """Whether truth values are made of floats or of given ones, or kernels make fewer that one of them is made of."""
     pending, seen = [*values], dict.fromkeys(values)
-    widest = bytes = 0
+    widest = small = 0
     while pending:
         value = pending.pop()
         op = value.owner
@@ -81,8 +81,8 @@ def _is_of_code(values: Sequence[SSAValue]) -> bool:
         elif operator_of(op) in TRUTH and any(dtype_name(v.type) == "float32" for v in op.operands):
             return True
         else:
-            bytes += _bytes(value)
-    return 0 < bytes < widest
+            small += _bytes(value)
+    return 0 < small < widest
 
 
 def _bytes(value: SSAValue) -> int:
