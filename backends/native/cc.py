@@ -36,9 +36,9 @@ CLOSE_OTHERS = ("-Wl,-z,noseparate-code",)
 OBJECT = ("-fno-pic", "-ffunction-sections", "-c")
 QUICK = {"x86-64": ("-fno-slp-vectorize", "-mllvm", "-disable-lsr")}
 """What ``zig cc`` leaves out, by the family of the processor: to look for vectors among scalars, as the text has them,
-and to choose addresses of loops anew, as tiles have those that they are to have. It is 20 % of the compiler's time for
-MobileNetV2 and 10 % for ResNet-50; code for AVX-512 and AVX2 is as quick without. Processors that do not reorder
-instructions may well want the addresses.
+and to choose addresses of loops anew, as tiles have those that they are to have. Both take about a tenth of the
+compiler's time; code for AVX-512 and AVX2 is as quick without. Processors that do not reorder instructions may well
+want the addresses.
 """
 
 
