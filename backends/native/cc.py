@@ -3,7 +3,7 @@
 ``cc`` is ``zig`` (the wheel ``ziglang``, clang for every target), ``clang``, ``gcc`` or a path; empty takes the first
 that is there, in this order. The flags allow multiply-adds and nothing else that changes results: NaN, infinities and
 the order of sums stay what the text says. ``zig cc`` makes debug information unless it is told not to, a quarter of its
-time for sections that are stripped: ``-g0``. What else takes time and makes no code quicker is in ``QUICK``.
+time for sections that are stripped: ``-g0``. What else takes time and makes no code quicker is in ``LEFT_OUT``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLOSE = {"zig": ("-Wl,-z,max-page-size=64",)}
 """What lets a linker put segments beside each other, by the kind of the compiler: pages of an image do not matter."""
 CLOSE_OTHERS = ("-Wl,-z,noseparate-code",)
 OBJECT = ("-fno-pic", "-ffunction-sections", "-c")
-QUICK = {"x86-64": ("-fno-slp-vectorize", "-mllvm", "-disable-lsr")}
+LEFT_OUT = {"x86-64": ("-fno-slp-vectorize", "-mllvm", "-disable-lsr")}
 """What ``zig cc`` leaves out, by the family of the processor: to look for vectors among scalars, as the text has them,
 and to choose addresses of loops anew, as tiles have those that they are to have. Both take about a tenth of the
 compiler's time; code for AVX-512 and AVX2 is as quick without. Processors that do not reorder instructions may well
@@ -59,7 +59,7 @@ class Compiler:
     def for_cpu(self, target: Cpu) -> tuple[str, ...]:
         """The command with what it has to be told for a processor. Raises E1161 when it has no code for it."""
         if self.kind == "zig":
-            return (*self.command, *target.zig, *QUICK.get(target.family, ()))
+            return (*self.command, *target.zig, *LEFT_OUT.get(target.family, ()))
         if self.kind == "clang":
             return (*self.command, f"--target={target.triple}", *target.flags)
         if not self.machine or self.machine.partition("-")[0] == target.triple.partition("-")[0]:
