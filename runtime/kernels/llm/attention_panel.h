@@ -18,12 +18,16 @@ namespace etir::llm {
 
 #if ETIR_VECTOR_BYTES > 0 && !ETIR_SMALL_STACK
 
+/// Elements of a vector that panels are for: latents of 512 with 64 beside them, and some more.
+constexpr int64_t kMostPanelDim = 640;
+
 /// Queries [first, first + count) of one head. kWidth: the most elements of a vector; kDirect: queries and results are
 /// float; kInPlace: keys and values are, too; kWide: vectors of registers have 512 bits.
 template <int kVectors, int kWidth, bool kDirect, bool kInPlace, bool kWide>
 struct PanelAttention {
   static constexpr int kLanes = kWide ? 16 : Vector<float>::kLanes, kPanel = kVectors * kLanes;
   static constexpr int kBlock = kInPlace ? 64 : kDirect ? 32 : 16;  ///< keys at a time
+  static constexpr int64_t kUsual = kWidth < 256 ? kWidth : 256;    ///< of wider ones, a block has fewer to convert
   static constexpr float kNever = -std::numeric_limits<float>::infinity();
 
   const Attention& task;
@@ -32,7 +36,7 @@ struct PanelAttention {
   alignas(64) float queries[kWidth * kPanel];
   alignas(64) float scores[kBlock * kPanel];
   alignas(64) float largest[kPanel], total[kPanel], rescale[kPanel];
-  float converted[kInPlace ? 1 : kBlock * kWidth];
+  float converted[kInPlace ? 1 : kBlock * kUsual];
   float sums[kDirect ? 1 : kPanel * kWidth];
 
   PanelAttention(const Attention& given, int64_t in_batch, int64_t of_head, int64_t from, int64_t queries_left)
@@ -41,6 +45,9 @@ struct PanelAttention {
         head(of_head),
         first(from),
         count(static_cast<int>(min64(queries_left, kPanel))) {}
+
+  /// Keys at a time.
+  static int64_t block_of(int64_t dim) { return kInPlace || dim <= kUsual ? kBlock : kBlock * kUsual / dim; }
 
   int64_t limit(int query) const { return task.causal ? min64(task.keys, task.start + first + query + 1) : task.keys; }
 
@@ -55,8 +62,9 @@ struct PanelAttention {
       to = task.out->ptr<float>() + task.query.number(batch, first, head) * task.value.dim;
       to_row = task.query.position_step * task.value.dim;
     }
-    for (int64_t at = 0; at < end; at += kBlock) {
-      const int keys = static_cast<int>(min64(kBlock, end - at));
+    const int64_t block = block_of(max64(task.key.dim, task.value.dim));
+    for (int64_t at = 0; at < end; at += block) {
+      const int keys = static_cast<int>(min64(block, end - at));
       int64_t row = 0;
       const float* key = rows_of(task.key, at, keys, key_head, &row);
       multiply_scores(key, row, keys);
@@ -229,14 +237,14 @@ inline void run_float_panels(const Attention& task, int64_t batch, int64_t head,
     return run_panels<1, 128, true, kInPlace, true>(task, batch, head, first, count);
   }
 #endif
-  if (dim > 128) return run_panels<1, 256, true, kInPlace, false>(task, batch, head, first, count);
+  if (dim > 128) return run_panels<1, kMostPanelDim, true, kInPlace, false>(task, batch, head, first, count);
   run_panels<3, 128, true, kInPlace, false>(task, batch, head, first, count);
 }
 
 /// Queries [first, first + count) of one head.
 inline void run_panels(const Attention& task, int64_t batch, int64_t head, int64_t first, int64_t count) {
   if (task.query.tensor->dtype != ScalarType::Float) {
-    return run_panels<1, 256, false, false, false>(task, batch, head, first, count);
+    return run_panels<1, kMostPanelDim, false, false, false>(task, batch, head, first, count);
   }
   const bool in_place = task.key.tensor->dtype == ScalarType::Float;
   return (in_place ? run_float_panels<true> : run_float_panels<false>)(task, batch, head, first, count);
@@ -246,7 +254,7 @@ inline void run_panels(const Attention& task, int64_t batch, int64_t head, int64
 inline bool takes_panels(const Attention& task) {
   constexpr int64_t kFew = 5;
   const int64_t dim = max64(task.query.dim, task.value.dim);
-  return task.mask == nullptr && task.query.positions >= kFew && dim <= 256 &&
+  return task.mask == nullptr && task.query.positions >= kFew && dim <= kMostPanelDim &&
          task.value.dim % Vector<float>::kLanes == 0;
 }
 

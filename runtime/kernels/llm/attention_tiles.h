@@ -36,6 +36,7 @@ inline bool run_tiles(KernelContext& ctx, const Attention& task) {
   }
   const int parts = parts_of(task);
   const int64_t room = with_parts(parts, [&](auto count) { return TileAttention<count>::most_rows(dim); });
+  if (room <= 0) return false;  // vectors are too wide
   const int64_t groups = (repeats + room - 1) / room, heads = (repeats + groups - 1) / groups;
   const int64_t others = task.batches * task.key.heads * groups;
   // As many positions as there is room for, but enough tasks for threads to share them evenly; whole strips.

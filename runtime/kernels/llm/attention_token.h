@@ -28,7 +28,7 @@ namespace token {
 
 constexpr int kMostQueries = 4;         ///< whose scores are computed at once
 constexpr int64_t kBlock = kWideLanes;  ///< keys at a time; those and the next stay in the first level of the cache
-constexpr int64_t kMostDim = 256;       ///< of a head
+constexpr int64_t kMostDim = 640;       ///< of a head: latents of 512 with 64 beside them, and some more
 constexpr int64_t kRoom = 12 * 1024;    ///< floats for the results of all ranges: 48 KiB of the stack
 constexpr int64_t kSideBySide = 1024;   ///< bytes of a position that a task reads, if there are so many
 constexpr int64_t kTasks = 8;           ///< at most, for many keys
@@ -304,16 +304,23 @@ ETIR_AVX512 inline void attend(int64_t queries, const Block<T>& block, float* re
   }
 }
 
-/// Keys [begin, end) of key heads [head, head + heads), and the results of all their queries. What is needed first has
-/// been asked for if `asked`, and what comes after the last key is asked for if `more`.
+/// Some of the queries that share a key head.
+struct Queries {
+  int64_t first, last;
+};
+
+/// Keys [begin, end) of key heads [head, head + heads), and the results of their queries, of each head the same ones.
+/// What is needed first has been asked for if `asked`, and what comes after the last key is asked for if `more`.
 template <typename T>
-ETIR_AVX512 inline void attend_range(const Attention& task, int64_t batch, int64_t head, int64_t heads, int64_t begin,
-                                     int64_t end, bool asked, bool more, float* results) {
+ETIR_AVX512 inline void attend_range(const Attention& task, int64_t batch, int64_t head, int64_t heads, Queries queries,
+                                     int64_t begin, int64_t end, bool asked, bool more, float* results) {
   const int64_t dim = task.query.dim, repeats = task.query.heads / task.key.heads, size = result_size(dim);
-  for (int64_t q = 0; q < heads * repeats; ++q) {
-    std::fill(results + q * size, results + q * size + dim, 0.0f);
-    results[q * size + dim] = -std::numeric_limits<float>::infinity();
-    results[q * size + dim + 1] = 0;
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t q = h * repeats + queries.first; q < h * repeats + queries.last; ++q) {
+      std::fill(results + q * size, results + q * size + dim, 0.0f);
+      results[q * size + dim] = -std::numeric_limits<float>::infinity();
+      results[q * size + dim + 1] = 0;
+    }
   }
   if (begin >= end) return;
   const T* const keys = task.key.tensor->ptr<T>() + task.key.number(batch, 0, head) * dim;
@@ -336,10 +343,10 @@ ETIR_AVX512 inline void attend_range(const Attention& task, int64_t batch, int64
       block.next_key = keys + next, block.next_value = values + next;
       block.step = step, block.count = min64(length, end - at), block.dim = dim;
       block.scale = task.scale, block.softcap = task.softcap;
-      for (int64_t q = 0; q < repeats; q += kMostQueries) {
+      for (int64_t q = queries.first; q < queries.last; q += kMostQueries) {
         const int64_t number = task.query.number(batch, 0, (head + h) * repeats + q);
         block.query = task.query.tensor->ptr<float>() + number * dim;
-        attend(min64(kMostQueries, repeats - q), block, results + (h * repeats + q) * size);
+        attend(min64(kMostQueries, queries.last - q), block, results + (h * repeats + q) * size);
       }
     }
   }
@@ -412,16 +419,22 @@ inline bool run_token(KernelContext& ctx, const Attention& task) {
   int64_t ranges = 1;
   while (2 * ranges <= most && kFewKeys * 4 * ranges * ranges <= task.keys) ranges *= 2;
   const int64_t length = (task.keys + ranges - 1) / ranges, step = all * result_size(dim);
+  // Where there is no room for ranges, threads take queries: many share a key head then, or vectors are wide.
+  const int64_t fours = (repeats + kMostQueries - 1) / kMostQueries;
+  const int64_t pieces = most > 1 ? 1 : min64(fours, max64(1, kTasks / others));
   alignas(64) float results[kRoom];
-  ctx.parallel_for(others * ranges, 1, [&](int64_t begin, int64_t end) {
+  ctx.parallel_for(others * pieces * ranges, 1, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
-      const int64_t range = index % ranges, batch = index / ranges / groups, head = index / ranges % groups * beside;
+      const int64_t range = index % ranges, piece = index / ranges % pieces, other = index / ranges / pieces;
+      const int64_t batch = other / groups, head = other % groups * beside;
+      const Queries queries = {fours * piece / pieces * kMostQueries,
+                               min64(repeats, fours * (piece + 1) / pieces * kMostQueries)};
       const int64_t at = min64(task.keys, range * length);
       float* const to = results + range * step + (batch * heads + head * repeats) * result_size(dim);
       const auto attend_keys = cache == ScalarType::Float  ? attend_range<float>
                                : cache == ScalarType::Half ? attend_range<Half>
                                                            : attend_range<BFloat16>;
-      attend_keys(task, batch, head, min64(beside, task.key.heads - head), at, min64(task.keys, at + length),
+      attend_keys(task, batch, head, min64(beside, task.key.heads - head), queries, at, min64(task.keys, at + length),
                   index > begin && range > 0, index + 1 < end && range + 1 < ranges, to);
     }
   });
