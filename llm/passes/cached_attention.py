@@ -166,10 +166,11 @@ def before_repeat(x: SSAValue) -> SSAValue:
     """Key heads ``[1, h, s, w]`` before each was repeated ``n`` times to ``[1, h * n, s, w]``; ``x`` where none was.
     Casts to the dtype that is there already, which models write that compute scores in float32, are left out.
     """
-    return _without_casts(_before_repeat(_without_casts(x)))
+    return without_casts(_before_repeat(without_casts(x)))
 
 
-def _without_casts(x: SSAValue) -> SSAValue:
+def without_casts(x: SSAValue) -> SSAValue:
+    """``x`` before casts to the dtype that is there already."""
     while isinstance(x.owner, aten.to.dtype) and x.owner.self_.type == x.type:
         x = x.owner.self_
     return x

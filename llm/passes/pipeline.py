@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from xdsl.passes import ModulePass
 
+from etir.llm.passes.absorb_latents import AbsorbLatentsPass
 from etir.llm.passes.attend_by_position import AttendByPositionPass
 from etir.llm.passes.cache_types import CacheType
 from etir.llm.passes.fuse_eager_attention import FuseEagerAttentionPass
@@ -76,6 +77,7 @@ def _passes(
         yield LastLogitsPass()
     if attention:
         yield FuseEagerAttentionPass()
+        yield AbsorbLatentsPass(target, libraries)
         yield AttendByPositionPass(target, libraries)
         yield RingCachePass(target, libraries)
         yield DcePass()  # what attention was computed by before: it reads whole caches

@@ -75,6 +75,8 @@ _BY_POSITION_DAILY = (
     ("gpt_oss", "float32"),
     ("gpt_oss", "int8"),
     ("biogpt", "float32"),
+    ("minicpm3", "float32"),
+    ("minicpm3", "int8"),
 )
 _NEAR: dict[CacheType, float] = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2, "int8": 0.2}
 REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -183,6 +185,10 @@ BY_POSITION: dict[str, tuple[tuple[str, str, dict[str, Any]], dict[str, int]]] =
         {_STOCK_KERNEL: 2},
     ),
     "llama4-chunks": (WORKING["llama4"], {_STOCK_KERNEL: 1}),
+    # Latents in place of keys and values, which all heads read.
+    "deepseek_v2": (WORKING["deepseek_v2"], {_STOCK_KERNEL: 2}),
+    "deepseek_v3": (("DeepseekV3ForCausalLM", "DeepseekV3Config", _COMMON | _LATENT | _MIXED), {_STOCK_KERNEL: 2}),
+    "minicpm3": (("MiniCPM3ForCausalLM", "MiniCPM3Config", _COMMON | _LATENT), {_STOCK_KERNEL: 2}),
     # The scale after the mask.
     "codegen": (("CodeGenForCausalLM", "CodeGenConfig", _GPT | {"rotary_dim": 8}), {_STOCK_KERNEL: 2}),
     # Products of three dims.
