@@ -25,6 +25,7 @@ from etir.options import CompileOptions
 from etir.passes.infra.base import methods
 from etir.passes.infra.manager import PipelineOptions, run_pipeline
 from etir.quantization.errors import E1502, E1506
+from etir.quantization.passes.batched_products_to_layers import BatchedProductsToLayersPass
 from etir.quantization.passes.experts_to_layers import ExpertsToLayersPass
 from etir.quantization.passes.lower_expert_layers import LowerExpertLayersPass
 from etir.quantization.passes.products_to_layers import ProductsToLayersPass
@@ -55,7 +56,8 @@ def quantize_model(
     from etir.backends.api.registry import backend_dialects
     from etir.dialects.context import EtContext
 
-    run_pipeline(EtContext(), module, [ProductsToLayersPass(), ExpertsToLayersPass()], PipelineOptions())
+    batched = BatchedProductsToLayersPass(options.target, options.link_libraries)
+    run_pipeline(EtContext(), module, [ProductsToLayersPass(), batched, ExpertsToLayersPass()], PipelineOptions())
     head = _head(module)
     kept = {name: found for name, found in blocks.items() if _fits(name, found, recipe, options, head)}
     remarks: list[str] = []
