@@ -7,6 +7,7 @@
 // transposed, and of the cache only the keys up to the last query's position are read.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/llm/attention.h"
@@ -28,6 +29,7 @@ struct PanelAttention {
   static constexpr int kLanes = kWide ? 16 : Vector<float>::kLanes, kPanel = kVectors * kLanes;
   static constexpr int kBlock = kInPlace ? 64 : kDirect ? 32 : 16;  ///< keys at a time
   static constexpr int64_t kUsual = kWidth < 256 ? kWidth : 256;    ///< of wider ones, a block has fewer to convert
+  static constexpr int kPartial = kWidth > kUsual ? kBlock* kPanel : 1;
   static constexpr float kNever = -std::numeric_limits<float>::infinity();
 
   const Attention& task;
@@ -35,6 +37,7 @@ struct PanelAttention {
   int count;
   alignas(64) float queries[kWidth * kPanel];
   alignas(64) float scores[kBlock * kPanel];
+  alignas(64) float partial[kPartial];
   alignas(64) float largest[kPanel], total[kPanel], rescale[kPanel];
   float converted[kInPlace ? 1 : kBlock * kUsual];
   float sums[kDirect ? 1 : kPanel * kWidth];
@@ -78,13 +81,26 @@ struct PanelAttention {
 
   void multiply_scores(const float* key, int64_t row, int keys) {
     const int dim = static_cast<int>(task.query.dim);
+    if (kWidth <= kUsual || dim <= kUsual) return multiply_scores(key, row, keys, 0, dim, scores);
+    // A sum of so many numbers, one after another, would lose more than those of other kernels.
+    constexpr int kSome = 64;
+    for (int d = 0; d < dim; d += kSome) {
+      multiply_scores(key, row, keys, d, std::min(kSome, dim - d), d == 0 ? scores : partial);
+      for (int i = 0; d > 0 && i < keys * kPanel; ++i) scores[i] += partial[i];
+    }
+  }
+
+  /// Products of elements [first, first + depth) of keys and queries.
+  void multiply_scores(const float* key, int64_t row, int keys, int first, int depth, float* to) {
+    const float* const of_queries = queries + int64_t{first} * kPanel;
 #if ETIR_WIDE
-    if constexpr (kWide)
-      return multiply_rows_wide<(kVectors > 1 ? 8 : 16), kVectors>(key, row, 1, queries, kPanel, dim, keys, scores,
-                                                                   kPanel, false);
+    if constexpr (kWide) {
+      return multiply_rows_wide<(kVectors > 1 ? 8 : 16), kVectors>(key + first, row, 1, of_queries, kPanel, depth, keys,
+                                                                   to, kPanel, false);
+    }
 #endif
-    multiply_rows<(kVectors > 1 ? 4 : 8), kVectors, false>(key, row, 1, queries, kPanel, dim, keys, scores, kPanel,
-                                                           false);
+    multiply_rows<(kVectors > 1 ? 4 : 8), kVectors, false>(key + first, row, 1, of_queries, kPanel, depth, keys, to,
+                                                           kPanel, false);
   }
 
   void multiply_values(const float* value, int64_t row, int keys, float* to, int64_t to_row, bool adds) {
