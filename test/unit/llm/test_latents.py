@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 
 import etir.runtime
 from etir.dialects.context import EtContext
+from etir.llm import LanguageModel
 from etir.llm.checkpoint.load import load_checkpoint
 from etir.llm.compile import CompiledLanguageModel, LanguageModelOptions, compile_language_model
 from etir.llm.export import export_decoder
@@ -107,3 +108,20 @@ def test_one_state_holds_what_keys_and_values_are_made_of() -> None:
     text = str(module).splitlines()
     caches = [line for line in text if "et.state" in line and f"tensor<1x32x1x{RANK + TURNED}xf32>" in line]
     assert len(caches) == LAYERS == sum("aten.index_copy.default" in line for line in text)
+
+
+def test_what_a_session_takes_back_and_saves(folder: Path, tmp_path: Path) -> None:
+    """A text in pieces, with some of it taken back, and in another session: the logits of the text at once."""
+    how = LanguageModelOptions("fp32", context=32, max_prefill=8, all_logits=True)
+    compile_language_model(load_checkpoint(folder), how, target="etir").save(tmp_path / "m.pte")
+    model = LanguageModel.load(tmp_path / "m.pte", threads=1)
+    ids = [*PROMPT, 8, 61, 30, 4]
+    wanted = model.session().logits(ids)
+    session = model.session()
+    found = [session.logits(ids[:1]), session.logits([*ids[1:5], 60, 2])[:4]]
+    session.rewind(2)
+    session.save(tmp_path / "session")
+    other = model.session()
+    other.restore(tmp_path / "session")
+    found.append(other.logits(ids[5:]))
+    np.testing.assert_allclose(np.concatenate(found), wanted, rtol=1e-4, atol=1e-5 * float(np.abs(wanted).max()))
