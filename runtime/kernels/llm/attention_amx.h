@@ -51,11 +51,13 @@ class TileAttention {
   static constexpr int64_t kFloat = sizeof(float);
   static constexpr bool kInPlace = kParts == 1;  ///< keys are multiplied where they lie
   static constexpr int kBytes = 256 * 1024;      ///< of all buffers
+  /// Vectors as float, at a time: those of a block, or queries and results alone.
+  static constexpr int64_t kConverted = kInPlace ? kTileRows : kKeyBlock;
 
   /// Rows that there is room for.
   static int most_rows(int64_t dim) {
     const int64_t steps = steps_of(dim);
-    const int64_t once = 8 * kTileSums * kFloat + steps * (4 * kPartsBytes + kKeyBlock * kTileDepth * kFloat);
+    const int64_t once = 8 * kTileSums * kFloat + steps * (4 * kPartsBytes + kConverted * kTileDepth * kFloat);
     const int64_t strip = (steps + 1) * (2 * kPartsBytes + 4 * kTileSums * kFloat);
     return static_cast<int>(min64((kBytes - once) / strip * kStrip, kMostRows));
   }
@@ -127,7 +129,7 @@ class TileAttention {
     weights = take<uint16_t>(&at, int64_t{strips} * 2 * kPartsSize);
     scores = take<float>(&at, int64_t{strips} * 4 * kTileSums);
     products = take<float>(&at, 8 * kTileSums);
-    converted = take<float>(&at, int64_t{kKeyBlock} * steps * kTileDepth);
+    converted = take<float>(&at, kConverted * steps * kTileDepth);
   }
 
   /// Numbers that are fit have a magnitude up to 2^55, and the largest value of a block is not below 2^-80: parts that

@@ -56,7 +56,7 @@ CASES = {
     "bfloat16, half a register": Case(45, 4, 2, 80, 5, batch=2, cache=torch.bfloat16),
     "bfloat16, not causal": Case(50, 6, 2, 96, 30, causal=False, cache=torch.bfloat16),
     "bfloat16, latents": Case(40, 16, 1, 288, 100, cache=torch.bfloat16),
-    "bfloat16, wide latents for panels": Case(30, 8, 1, 576, 40, cache=torch.bfloat16),
+    "bfloat16, wide latents": Case(30, 8, 1, 576, 40, cache=torch.bfloat16),
     "bfloat16, for panels": Case(60, 6, 3, 72, 8, cache=torch.bfloat16),
 }
 NEAR = {None: 1e-6, torch.float16: 2.0**-12 / 8, torch.bfloat16: 2 * 2.0**-9}
