@@ -10,8 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from etir.dialects.dtypes import f32
+from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
-from etir.dialects.et.layout import tensor_of
+from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
+from etir.dialects.experts import EXPERT_LINEAR
 from etir.dialects.quant.ops import ObserveOp, UniformAttr
 from etir.dialects.quantized import DEQUANTIZE_PER_CHANNEL, DEQUANTIZE_PER_GROUP
 from etir.interpret.interpreter import Interpreter
@@ -36,6 +39,11 @@ def layers_with_weights(module: ModuleOp) -> Iterator[EdgeOp]:
 def layers_with_inputs(module: ModuleOp) -> Iterator[EdgeOp]:
     """Those of :func:`layers_with_weights` that multiply an input by their weight: no tables that are looked up."""
     return (op for op in layers_with_weights(module) if op.op_name in COMPUTING)
+
+
+def layers_with_rows(module: ModuleOp) -> Iterator[EdgeOp]:
+    """Those of :func:`layers_with_inputs`, and layers of experts, of which each row is multiplied by a matrix."""
+    return (op for op in layers_with_weights(module) if op.op_name in (*COMPUTING, EXPERT_LINEAR))
 
 
 def weight_of(op: EdgeOp) -> SSAValue:
@@ -73,13 +81,24 @@ def collect_inputs(
     samples: Sequence[Sequence[Any]],
     look: Callable[[int, np.ndarray], None],
     method: str = "forward",
+    choose: Callable[[int, np.ndarray], None] | None = None,
 ) -> None:
-    """Run ``module`` on all samples, and show ``look`` the input of each layer, by its index in ``layers(module)``.
-    Values are freed after their last use.
+    """Run ``module`` on all samples, and show ``look`` the input of each layer, by its index in ``layers(module)``;
+    before that of a layer of experts, ``choose`` the numbers of its rows' matrices. Values are freed after their last
+    use.
     """
     probe = module.clone()
     indices: dict[ObserveOp, int] = {}
+    choices: dict[ObserveOp, int] = {}
     for index, op in enumerate(list(layers(probe))):
+        if op.op_name == EXPERT_LINEAR and choose is not None:
+            numbers = cast(SSAValue, op.arg("experts"))
+            floats = edge.dim_order_ops._to_dim_order_copy.default.make(
+                {"self": numbers, "dtype": f32, "dim_order": [0]}, [tensor_type(f32, dims_of(tensor_of(numbers)))]
+            )
+            seen = ObserveOp(floats.results[0])
+            Rewriter.insert_op([floats, seen], InsertPoint.before(op))
+            choices[seen] = index
         value = cast(SSAValue, op.arg("input"))
         observe = ObserveOp(value)
         Rewriter.insert_op(observe, InsertPoint.before(op))
@@ -87,7 +106,9 @@ def collect_inputs(
         indices[observe] = index
 
     def hear(observe: ObserveOp, value: Any) -> None:
-        if observe in indices:
+        if observe in choices and choose is not None:
+            choose(choices[observe], np.asarray(value).astype(np.int64))
+        elif observe in indices:
             look(indices[observe], np.asarray(value, np.float32))
 
     interpreter = Interpreter(probe)

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from xdsl.dialects.builtin import ModuleOp
 
 from etir.dialects.context import EtContext
+from etir.dialects.et.program import WeightOp
+from etir.dialects.et.weights import BlobAttr
+from etir.dialects.text import parse_module
+from etir.dialects.verify import verify_module
 from etir.driver import module_of
 from etir.interpret.interpreter import Interpreter
 from etir.options import CompileOptions
@@ -15,6 +20,7 @@ from etir.passes.infra.manager import run_pipeline
 from etir.pipeline import pipeline
 from etir.quantization.moments import moments_of, parts_of
 from etir.quantization.passes.annotate_quantization import AnnotateQuantizationPass
+from etir.quantization.passes.round_weights import round_weights
 from etir.quantization.report import sqnr
 from etir.quantization.rounding import SCALES, Grid, as_rows, from_rows, gptq
 
@@ -127,6 +133,52 @@ def test_moments_are_those_of_what_the_weight_is_multiplied_by(layer: nn.Module,
     assert found.count * len(found.squares) * rows.shape[1] == sum(layer(x).numel() for (x,) in samples)
 
 
+_EXPERTS = """
+et.schema "etir::expert_linear(Tensor input, Tensor weight, Tensor experts, int columns) -> Tensor"
+et.weight @w : tensor<144x192xf32> = #et.synthetic<seed = 4>
+func.func @forward(%x: tensor<400x192xf32>, %n: tensor<400xi64>) -> tensor<400x36xf32> {
+  %w = et.get_weight @w : tensor<144x192xf32>
+  %y = edge.etir.expert_linear.default(%x, %w, %n, columns = 36)
+    : (tensor<400x192xf32>, tensor<144x192xf32>, tensor<400xi64>) -> tensor<400x36xf32>
+  func.return %y : tensor<400x36xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("longest", [2048, 128])
+def test_each_expert_is_rounded_for_the_rows_that_choose_it(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less is lost of the results of each; one that no row chooses has the nearest integers."""
+    monkeypatch.setattr("etir.quantization.moments.LONGEST", longest)  # 64 numbers of a row together, for four experts
+    rng = np.random.default_rng(0)
+    numbers = np.arange(400) % 3
+    # Each sees other inputs.
+    mixes = [rng.normal(size=(192, 192)) * np.exp(rng.normal(size=192) * 0.7) for _ in range(3)]
+    inputs = np.stack([rng.normal(size=192) @ mixes[n] / 20 for n in numbers]).astype(np.float32)
+    sample = (torch.from_numpy(inputs), torch.from_numpy(numbers))
+    wanted = Interpreter(_experts()).run(list(sample))[0].numpy()
+    errors: dict[str, np.ndarray] = {}
+    weights: dict[str, np.ndarray] = {}
+    for method in ("mse", "gptq"):
+        module = _experts()
+        AnnotateQuantizationPass("weight-int4").run(EtContext(), module)
+        assert round_weights(module, method, [sample]) == 1
+        error = (Interpreter(module).run(list(sample))[0].numpy() - wanted) ** 2
+        errors[method] = np.array([error[numbers == n].sum() for n in range(3)])
+        [stored] = [op for op in module.body.block.ops if isinstance(op, WeightOp) and "int4" in op.sym_name.data]
+        assert isinstance(stored.value, BlobAttr)
+        weights[method] = np.frombuffer(stored.value.data.data, np.int8)
+    assert (errors["gptq"] < errors["mse"] * (0.6 if longest == 2048 else 0.9)).all()
+    last = 108 * 192
+    assert np.array_equal(weights["gptq"][last:], weights["mse"][last:])
+    assert not np.array_equal(weights["gptq"][:last], weights["mse"][:last])
+
+
+def _experts() -> ModuleOp:
+    module = parse_module(_EXPERTS)
+    verify_module(module)
+    return module
+
+
 def test_rows_that_are_too_long() -> None:
     """They are rounded in parts, so that the arithmetic stays one of seconds."""
     assert [parts_of(k) for k in (1, 2048, 2049, 4096, 8192, 4608, 2053)] == [1, 1, 3, 2, 4, 3, 2053]
@@ -134,8 +186,6 @@ def test_rows_that_are_too_long() -> None:
 
 def test_the_interpreter_agrees() -> None:
     """Weights that are written by the pass are what the program computes with."""
-    from etir.quantization.passes.round_weights import round_weights
-
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, 32)).eval()
     samples = [(torch.randn(40, 64) * torch.logspace(-1, 1, 64),) for _ in range(2)]
