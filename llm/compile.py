@@ -120,7 +120,7 @@ def compile_language_model(
     metadata = _metadata(checkpoint, program, context, prefill, how)
     module = _imported(program, metadata, chosen, how, cache)
     if how.cache != "auto":
-        remarks += _other_caches(module, program, cache)
+        remarks += _other_caches(module, cache, recipe)
     del program
     reports: list[QuantizationReport] = []
     if recipe.layers:
@@ -267,26 +267,27 @@ def _imported(
     return module
 
 
-def _other_caches(module: ModuleOp, program: ExportedProgram, cache: CacheType) -> list[str]:
+def _other_caches(module: ModuleOp, cache: CacheType, recipe: ModelRecipe) -> list[str]:
     """Says which caches do not hold what was asked for: passes leave alone what their attention could not read."""
     from xdsl.dialects.builtin import TensorType
 
     from etir.dialects.dtypes import BY_TORCH_NAME
     from etir.dialects.et.program import StateOp
-    from etir.llm.export import cached_layers
-    from etir.llm.passes.quantize_cache import ZERO_POINTS
+    from etir.llm.passes.quantize_cache import SCALES, ZERO_POINTS
 
     wanted = BY_TORCH_NAME[cache].type
     states = [op for op in module.body.block.ops if isinstance(op, StateOp)]
-    kept = [op.type for op in states if not op.sym_name.data.endswith(ZERO_POINTS)]
-    held = [type for type in kept if isinstance(type, TensorType) and type.element_type == wanted]
-    caches = 2 * cached_layers(program)
-    if cache == "float32" or len(held) >= caches:
+    types = [op.type for op in states if not op.sym_name.data.endswith((SCALES, ZERO_POINTS))]
+    # Of attention over latents, one for keys and values; what counts positions has no dims.
+    caches = [type for type in types if isinstance(type, TensorType) and type.get_num_dims() == 4]
+    others = [type for type in caches if type.element_type != wanted]
+    if not others:
         return []
-    return [
-        f"{caches - len(held)} of {caches} caches of keys and values do not hold {cache}, but what the model computes: "
-        "their attention is not the one that ends at the last position"
-    ]
+    why = "their attention is not the one that ends at the last position"
+    if recipe.dtype != "float32":
+        why = f"attention of a model that computes in {recipe.dtype}, as with recipe '{recipe.name}', reads no others"
+    count = f"{len(others)} of {len(caches)} caches of keys and values"
+    return [f"{count} do not hold {cache}, but what the model computes: {why}"]
 
 
 def _fused(module: ModuleOp, options: CompileOptions) -> ModuleOp:

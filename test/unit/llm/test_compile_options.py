@@ -122,3 +122,11 @@ def test_caches_that_are_not_what_was_asked_for(tmp_path: Path) -> None:
         said = compile_language_model(load_checkpoint(tmp_path / name), how, target=target).remarks
         assert len(said) == remarks, said
         assert all(f"4 of 4 caches of keys and values do not hold {cache}" in line for line in said)
+
+
+@pytest.mark.parametrize("cache", ["int8", "float32"])
+def test_a_model_of_two_bytes_keeps_its_caches(small: tuple[Path, Any], cache: Any) -> None:
+    """What is to blame is the recipe, not the attention."""
+    how = LanguageModelOptions("fp16", 16, 8, cache=cache)
+    [said] = compile_language_model(load_checkpoint(small[0]), how, target="etir").remarks
+    assert f"4 of 4 caches of keys and values do not hold {cache}" in said and "recipe 'fp16'" in said

@@ -70,8 +70,8 @@ def expected() -> np.ndarray:
     return found
 
 
-def _compiled(folder: Path, recipe: str, target: str = "etir") -> CompiledLanguageModel:
-    how = LanguageModelOptions(recipe, context=32, max_prefill=8)
+def _compiled(folder: Path, recipe: str, target: str = "etir", cache: Any = "auto") -> CompiledLanguageModel:
+    how = LanguageModelOptions(recipe, context=32, max_prefill=8, cache=cache)
     return compile_language_model(load_checkpoint(folder), how, target=target)
 
 
@@ -85,11 +85,12 @@ def _error(compiled: CompiledLanguageModel, expected: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("recipe", "most"), [("int8", 0.02), ("int4", 0.1), ("8da4w", 0.1)])
 def test_weights_of_heads_are_integers(folder: Path, expected: np.ndarray, recipe: str, most: float) -> None:
-    compiled = _compiled(folder, recipe)
+    compiled = _compiled(folder, recipe, cache="int8" if recipe == "int4" else "auto")
     assert not compiled.remarks
     assert _error(compiled, expected) < most
     operators = compiled.program.report().methods[0].operators
-    assert operators["llama::custom_sdpa.out"] == LAYERS and "aten::bmm.out" not in operators
+    assert sum(count for name, count in operators.items() if "sdpa" in name) == LAYERS
+    assert "aten::bmm.out" not in operators
     experts = sum(count for name, count in operators.items() if "expert_linear" in name)
     assert experts == 2 * LAYERS
 
