@@ -70,7 +70,7 @@ class Architecture:
     variants: Mapping[str, Architecture] = field(default_factory=dict)
 
 
-def _head(fields: Fields) -> int:
+def head_of(fields: Fields) -> int:
     """Numbers of a head, which files leave out where they follow from the width."""
     return int(fields.get("attention.key_length", fields["embedding_length"] // fields["attention.head_count"]))
 
@@ -80,11 +80,16 @@ def _rope(fields: Fields, base: str = "rope.freq_base", otherwise: float = 10000
     # Files of before there were several kinds have a factor only.
     factor = fields.get("rope.scaling.factor", fields.get("rope.scale_linear"))
     kind = fields.get("rope.scaling.type", "linear" if "rope.scale_linear" in fields else "none")
-    if kind in ("linear", "yarn") and factor is not None:
-        found |= {"rope_type": kind, "factor": float(factor)}
+    # llama.cpp takes a factor of 0 for none.
+    if kind not in ("linear", "yarn") or not factor:
+        return found
+    found |= {"rope_type": kind, "factor": float(factor)}
     if kind == "yarn":
         found["original_max_position_embeddings"] = fields["rope.scaling.original_context_length"]
-        if "rope.scaling.attn_factor" in fields and factor is not None:
+        for bound in ("beta_fast", "beta_slow"):
+            if f"rope.scaling.yarn_{bound}" in fields:
+                found[bound] = float(fields[f"rope.scaling.yarn_{bound}"])
+        if "rope.scaling.attn_factor" in fields:
             # What llama.cpp multiplies by beside this factor is all there is in transformers.
             found["attention_factor"] = fields["rope.scaling.attn_factor"] * (1 + 0.1 * log(factor))
     return found
@@ -95,23 +100,23 @@ def _rotary(fields: Fields) -> dict[str, Any]:
 
 
 def _with_head(fields: Fields) -> dict[str, Any]:
-    return _rotary(fields) | {"head_dim": _head(fields)}
+    return _rotary(fields) | {"head_dim": head_of(fields)}
 
 
 def _part_of_head(fields: Fields) -> dict[str, Any]:
     """Models whose rotary dims are the first of each head only."""
-    share = fields.get("rope.dimension_count", _head(fields)) / _head(fields)
+    share = fields.get("rope.dimension_count", head_of(fields)) / head_of(fields)
     rope = _rope(fields) | {"partial_rotary_factor": share}
     return {"rope_parameters": rope, "partial_rotary_factor": share}
 
 
 def _part_of_head_dim(fields: Fields) -> dict[str, Any]:
-    return _part_of_head(fields) | {"head_dim": _head(fields)}
+    return _part_of_head(fields) | {"head_dim": head_of(fields)}
 
 
 def _phi3(fields: Fields) -> dict[str, Any]:
     """Frequencies for short and for long texts are tensors, which the reader puts among the fields."""
-    found = _part_of_head(fields)
+    found = _part_of_head(fields) | _window(fields)
     if LONG in fields:
         found["rope_parameters"] |= {
             "rope_type": "longrope",
@@ -130,11 +135,32 @@ def _smollm3(fields: Fields) -> dict[str, Any]:
     return _rotary(fields) | {"no_rope_layers": [int((i + 1) % 4 != 0) for i in range(fields["block_count"])]}
 
 
+def _kinds(fields: Fields, every: int) -> list[str]:
+    """The kinds of attention of layers: every so manieth sees everything. Files may say another number, or each."""
+    pattern = fields.get("attention.sliding_window_pattern", every)
+    if isinstance(pattern, int):
+        pattern = [pattern == 0 or (i + 1) % pattern != 0 for i in range(_layers(fields))]
+    return ["sliding_attention" if slides else "full_attention" for slides in pattern]
+
+
 def _windows(fields: Fields, every: int) -> dict[str, Any]:
     """Every so manieth layer sees everything, the others a window, if there is one."""
     window = fields.get("attention.sliding_window") or None
-    kinds = ["sliding_attention" if window and (i + 1) % every else "full_attention" for i in range(_layers(fields))]
+    kinds = _kinds(fields, every) if window else ["full_attention"] * _layers(fields)
     return {"sliding_window": window, "layer_types": kinds}
+
+
+def _window(fields: Fields) -> dict[str, Any]:
+    """The same window for every layer, if there is one."""
+    return {"sliding_window": fields.get("attention.sliding_window") or None}
+
+
+def _rotary_window(fields: Fields) -> dict[str, Any]:
+    return _rotary(fields) | _window(fields)
+
+
+def _with_head_window(fields: Fields) -> dict[str, Any]:
+    return _with_head(fields) | _window(fields)
 
 
 def _layers(fields: Fields) -> int:
@@ -148,19 +174,20 @@ def _olmo3(fields: Fields) -> dict[str, Any]:
 
 def _gemma2(fields: Fields) -> dict[str, Any]:
     """Of the largest model, scores are scaled by the width of a head on paper."""
-    width = fields["embedding_length"] // fields["attention.head_count"] if _layers(fields) == 46 else _head(fields)
+    width = fields["embedding_length"] // fields["attention.head_count"] if _layers(fields) == 46 else head_of(fields)
     return _with_head(fields) | {"query_pre_attn_scalar": width}
 
 
 def _gemma3(fields: Fields) -> dict[str, Any]:
     """Every sixth layer sees everything; of the largest model, scores are scaled by the width of a head on paper."""
-    layers = fields["block_count"]
-    width = fields["embedding_length"] // fields["attention.head_count"] if layers == 62 else _head(fields)
-    local = _rope({key: value for key, value in fields.items() if "scaling" not in key}, "rope.freq_base_swa")
+    width = fields["embedding_length"] // fields["attention.head_count"] if _layers(fields) == 62 else head_of(fields)
+    local = _rope({key: fields[key] for key in ("rope.freq_base_swa",) if key in fields}, "rope.freq_base_swa")
     return {
-        "head_dim": _head(fields),
+        "head_dim": head_of(fields),
         "query_pre_attn_scalar": width,
-        "layer_types": ["full_attention" if (i + 1) % 6 == 0 else "sliding_attention" for i in range(layers)],
+        # Layers that see everything for want of a window still turn positions as the others of their kind do.
+        "sliding_window": fields["attention.sliding_window"] or fields["context_length"],
+        "layer_types": _kinds(fields, 6),
         "rope_parameters": {"full_attention": _rope(fields, otherwise=1e6), "sliding_attention": local},
     }
 
@@ -223,7 +250,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         _with_head,
         present=_LLAMA_BIAS,
         order="pairs",
-        variants={"expert_count": Architecture("MixtralConfig", _GATED | _LOCAL_EXPERTS, _with_head, order="pairs")},
+        variants={
+            "expert_count": Architecture("MixtralConfig", _GATED | _LOCAL_EXPERTS, _with_head_window, order="pairs"),
+            "attention.sliding_window": Architecture("MistralConfig", _GATED, _with_head_window, order="pairs"),
+        },
     ),
     "arcee": Architecture("ArceeConfig", _GATED, _with_head, present=_LLAMA_BIAS, order="pairs"),
     "smollm3": Architecture("SmolLM3Config", _GATED, _smollm3, present=_LLAMA_BIAS, order="pairs"),
@@ -273,7 +303,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "Gemma2Config", _GATED | _WINDOW | _CAPS, _gemma2, one_based_norms=True, optional=(*_KV, *_WINDOW, *_CAPS)
     ),
     "gemma3": Architecture(
-        "Gemma3TextConfig", _GATED | {"attention.sliding_window": "sliding_window"}, _gemma3, one_based_norms=True
+        "Gemma3TextConfig", _GATED | _WINDOW | _CAPS, _gemma3, one_based_norms=True, optional=(*_KV, *_CAPS)
     ),
     "gpt-oss": Architecture(
         "GptOssConfig",
@@ -306,7 +336,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "starcoder2": Architecture(
         "Starcoder2Config",
         _NORMALIZED | {"attention.layer_norm_epsilon": "norm_epsilon"},
-        _rotary,
+        _rotary_window,
         present={"use_bias": "attn_q.bias"},
     ),
     "nemotron": Architecture(

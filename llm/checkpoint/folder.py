@@ -12,7 +12,7 @@ from typing import Any
 
 from etir.diagnostics import EtirError
 from etir.llm.checkpoint.checkpoint import Chat, Checkpoint
-from etir.llm.checkpoint.libraries import import_transformers
+from etir.llm.checkpoint.libraries import first_line, import_transformers
 from etir.llm.errors import E1601, E1602, E1603, E1604, E1605, E1606
 
 _INDEX = "model.safetensors.index.json"
@@ -57,7 +57,7 @@ def _not_loaded(path: Path, cls: Any, config: Any, described: dict[str, Any], er
     if isinstance(quantized, dict):
         return E1604.error(
             f"'{path}' is quantized already, by '{quantized.get('quant_method', '?')}', which is not read: "
-            f"{_first_line(error)}",
+            f"{first_line(error)}",
             help="take the checkpoint that it was made of, or a GGUF file of the same model",
         )
     try:
@@ -65,9 +65,9 @@ def _not_loaded(path: Path, cls: Any, config: Any, described: dict[str, Any], er
             cls(config)
     except Exception as wrong:
         return E1602.error(
-            f"no model can be made of '{path / 'config.json'}': {type(wrong).__name__}: {_first_line(wrong)}"
+            f"no model can be made of '{path / 'config.json'}': {type(wrong).__name__}: {first_line(wrong)}"
         )
-    return E1602.error(f"the weights of '{path}' cannot be loaded: {_first_line(error)}")
+    return E1602.error(f"the weights of '{path}' cannot be loaded: {first_line(error)}")
 
 
 def _config(path: Path, described: dict[str, Any]) -> Any:
@@ -77,7 +77,7 @@ def _config(path: Path, described: dict[str, Any]) -> Any:
         config = transformers.AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
     except Exception as error:
         if name in transformers.CONFIG_MAPPING:
-            raise E1602.error(f"'{path / 'config.json'}': {_first_line(error)}") from error
+            raise E1602.error(f"'{path / 'config.json'}': {first_line(error)}") from error
         raise E1603.error(f"'{path}' is a model of type '{name}', which transformers does not know") from error
     if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
         raise E1603.error(f"'{path}' is a model of type '{name}', which is no decoder of text")
@@ -98,7 +98,7 @@ def _check_files(path: Path) -> None:
             with safe_open(path / name, "numpy"):
                 pass
         except (SafetensorError, OSError) as error:
-            raise E1602.error(f"'{path / name}' is damaged: {_first_line(error)}") from None
+            raise E1602.error(f"'{path / name}' is damaged: {first_line(error)}") from None
 
 
 def tokenizer_text(path: Path) -> tuple[str, int, tuple[str, ...]]:
@@ -116,7 +116,7 @@ def tokenizer_text(path: Path) -> tuple[str, int, tuple[str, ...]]:
         found = import_transformers().AutoTokenizer.from_pretrained(str(path), local_files_only=True)
         backend = found.backend_tokenizer
     except Exception as error:  # The library has no class of its own for what is wrong with a file.
-        raise E1606.error(f"the tokenizer of '{path}' cannot be read: {_first_line(error)}") from error
+        raise E1606.error(f"the tokenizer of '{path}' cannot be read: {first_line(error)}") from error
     return backend.to_str(), backend.get_vocab_size(), (f"the tokenizer of '{path}' is written as tokenizer.json",)
 
 
@@ -173,7 +173,3 @@ def _json(path: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise E1602.error(f"'{path}' is no object of JSON")
     return found
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

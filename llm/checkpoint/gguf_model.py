@@ -1,6 +1,6 @@
 """A GGUF file as transformers' own model.
 
-The file's fields give a configuration (:mod:`~etir.llm.checkpoint.architectures`), the model of that configuration says
+The file's fields give a configuration (:mod:`~etir.llm.checkpoint.gguf_config`), the model of that configuration says
 which parameters there are, and :mod:`~etir.llm.checkpoint.gguf_tensors` where each of them is in the file. Rows that
 llama.cpp has put into another order are put back, of blocks as well as of numbers.
 """
@@ -8,67 +8,19 @@ llama.cpp has put into another order are put back, of blocks as well as of numbe
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from etir.diagnostics import did_you_mean
-from etir.llm.checkpoint.architectures import ARCHITECTURES, LONG, SHORT, Architecture
 from etir.llm.checkpoint.blocks import FLOATS, KEPT, Blocks, blocks_of
+from etir.llm.checkpoint.gguf_config import architecture_of, config_of
 from etir.llm.checkpoint.gguf_header import GgufFile, TensorInfo
 from etir.llm.checkpoint.gguf_tensors import FREQUENCIES, Assembled, place
-from etir.llm.checkpoint.libraries import import_transformers
-from etir.llm.errors import E1602, E1603, E1604, E1605
+from etir.llm.checkpoint.libraries import first_line, import_transformers
+from etir.llm.errors import E1602, E1603, E1604
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
-
-HEAD, TABLE = "output.weight", "token_embd.weight"
-
-
-def architecture_of(file: GgufFile) -> tuple[str, Architecture]:
-    """The name and the row of the file's architecture. Raises E1603 for one that is not in the table."""
-    name = str(file.fields.get("general.architecture", ""))
-    if name not in ARCHITECTURES:
-        near = did_you_mean(name, ARCHITECTURES)
-        raise E1603.error(f"'{file.path}' is of architecture '{name}'{near}; there are {', '.join(ARCHITECTURES)}")
-    row = ARCHITECTURES[name]
-    return name, next((row.variants[key] for key in row.variants if file.fields.get(f"{name}.{key}")), row)
-
-
-def config_of(file: GgufFile) -> PretrainedConfig:
-    """transformers' configuration of the model. Raises E1602 for a field that is missing, E1603 for a model that
-    transformers has no form of.
-    """
-    name, architecture = architecture_of(file)
-    fields = {key.removeprefix(f"{name}."): v for key, v in file.fields.items() if key.startswith(f"{name}.")}
-    missing = [key for key in architecture.fields if key not in fields and key not in architecture.optional]
-    if missing:
-        raise E1602.error(f"'{file.path}' has no fields {', '.join(f'{name}.{key}' for key in missing)}")
-    kind = fields.get("rope.scaling.type", "none")
-    factors = [tensor for tensor in (LONG, SHORT) if tensor in file.tensors]
-    if kind not in (("none", "linear", "yarn") if len(factors) < 2 else ("none", "longrope")) or (
-        factors and not (architecture.long_texts and len(factors) == 2)
-    ):
-        what = factors[0] if factors else f"{name}.rope.scaling.type = {kind}"
-        raise E1603.error(f"'{file.path}' scales its positions in a way that is not read from GGUF: {what}")
-    for tensor in factors:
-        fields[tensor] = np.frombuffer(file.raw(file.tensors[tensor]), "<f4").tolist()
-    if TABLE not in file.tensors:
-        raise E1605.error(f"'{file.path}' has no tensor '{TABLE}'")
-    keywords: dict[str, Any] = {config: fields[key] for key, config in architecture.fields.items() if key in fields}
-    keywords |= {**architecture.more(fields), **architecture.constants}
-    tokens = file.fields.get("tokenizer.ggml.tokens")
-    rows = file.tensors[TABLE].shape[0]
-    if isinstance(tokens, list) and len(tokens) > rows:
-        raise E1602.error(f"'{file.path}' has {len(tokens)} tokens and a table of {rows} rows for them")
-    # Nothing is padded, and the default of some models is a token that this one may not have.
-    keywords |= {"pad_token_id": None, "vocab_size": rows, "tie_word_embeddings": HEAD not in file.tensors}
-    for keyword, end in architecture.present.items():
-        keywords[keyword] = any(tensor.endswith(f".{end}") for tensor in file.tensors)
-    for token in ("bos", "eos"):
-        keywords[f"{token}_token_id"] = file.fields.get(f"tokenizer.ggml.{token}_token_id")
-    return getattr(import_transformers(), architecture.config)(**keywords)
+    from transformers import PreTrainedModel
 
 
 def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks], tuple[str, ...]]:
@@ -83,8 +35,13 @@ def load_gguf_model(file: GgufFile) -> tuple[PreTrainedModel, dict[str, Blocks],
     name, architecture = architecture_of(file)
     config = config_of(file)
     cls = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    with torch.device("meta"):
-        empty = cls(config)
+    try:
+        with torch.device("meta"):
+            empty = cls(config)
+    except Exception as error:  # A configuration may say what no layer of the model can be.
+        raise E1602.error(
+            f"the fields of '{file.path}' make no model: {type(error).__name__}: {first_line(error)}"
+        ) from error
     shapes = {key: tuple(value.shape) for key, value in empty.state_dict().items()}
     if config.tie_word_embeddings:
         head = next(n for n, module in empty.named_modules() if module is empty.get_output_embeddings())

@@ -56,3 +56,8 @@ def _declare_torchvision() -> None:
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     _KEEP.append(library)
     importlib.import_module("torchvision")
+
+
+def first_line(error: Exception) -> str:
+    """What an exception says, in short: libraries add lines of advice for their own callers."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

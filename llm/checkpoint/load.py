@@ -41,8 +41,9 @@ def _load_gguf(path: Path, tokenizer: Path | None) -> Checkpoint:
 
     import_transformers()
     from etir.llm.checkpoint.folder import tokenizer_text
+    from etir.llm.checkpoint.gguf_config import architecture_of
     from etir.llm.checkpoint.gguf_header import read_gguf
-    from etir.llm.checkpoint.gguf_model import architecture_of, load_gguf_model
+    from etir.llm.checkpoint.gguf_model import load_gguf_model
     from etir.llm.checkpoint.gguf_tokenizer import chat_of, gguf_tokenizer
 
     file = read_gguf(path)

@@ -98,6 +98,22 @@ def test_a_type_that_nobody_knows(gguf: bytes, tmp_path: Path) -> None:
         ({"llama.rope.scaling.type": "longrope"}, "E1603", "rope.scaling.type = longrope"),
         ({"tokenizer.ggml.pre": "nobody-s"}, "E1606", "cuts text as 'nobody-s' does"),
         ({"tokenizer.ggml.eos_token_id": 4711}, "E1606", "eos is token 4711 of 96"),
+        ({"llama.attention.head_count": 0}, "E1602", "head_count = 0, which is not an integer above 0"),
+        ({"llama.attention.head_count": "four"}, "E1602", "head_count = 'four', which is not an integer"),
+        (
+            {"llama.attention.head_count": 3},
+            "E1602",
+            "make no model: .*not a multiple of the number of",
+        ),
+        ({"llama.attention.head_count_kv": [2, 1]}, "E1603", "layers that differ are not read"),
+        ({"llama.attention.key_length": 7}, "E1602", "make no model: .*requires an even rotary dimension"),
+        ({"llama.attention.layer_norm_rms_epsilon": -1.0}, "E1602", "which is not a number above 0"),
+        ({"llama.rope.freq_base": float("nan")}, "E1602", "freq_base = nan, which is not a number above 0"),
+        ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0}, "E1602", "no field .*original_context"),
+        ({"llama.block_count": 2**31 - 1}, "E1605", "says that it has 2,147,483,647, and there is no 'blk.2147483646'"),
+        ({"llama.rope.dimension_count": 8}, "E1603", "Llama, which has nothing for llama.rope.dimension_count = 8"),
+        ({"llama.final_logit_softcapping": 3.0}, "E1603", "has nothing for llama.final_logit_softcapping = 3.0"),
+        ({"llama.attention.sliding_window": "x"}, "E1602", "sliding_window = 'x', which is no integer"),
     ],
 )
 def test_fields(fields: dict[str, Any], id: str, text: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,45 @@ def test_logits_are_those_of_the_model_that_was_written(name: str, tmp_path: Pat
     assert found.chat.eos_ids == (VOCABULARY - 1,)
     assert found.chat.template == checkpoints.TEMPLATE
     assert found.vocabulary == VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "fields"),
+    [
+        ("phi3", {"sliding_window": 4}, {}),
+        ("starcoder2", {"sliding_window": 4}, {}),
+        ("gemma3", {"final_logit_softcapping": 0.5}, {}),
+        ("gemma3", {"layer_types": ["full_attention", "sliding_attention"] * 3}, {"layers": [False, True] * 3}),
+        ("cohere2", {"layer_types": ["sliding_attention", "full_attention"] * 2}, {"layers": 2}),
+    ],
+)
+def test_windows_and_caps_are_those_of_the_fields(
+    name: str, own: dict[str, Any], fields: dict[str, Any], tmp_path: Path
+) -> None:
+    """Ten tokens, which go beyond the windows."""
+    more = {f"{architecture_of(name)}.attention.sliding_window_pattern": value for value in fields.values()}
+    written = checkpoints.write_gguf(tmp_path / "m.gguf", name, fields=more, **own)
+    with torch.no_grad():
+        torch.testing.assert_close(load_checkpoint(tmp_path / "m.gguf").model(IDS).logits, written(IDS).logits)
+
+
+def test_a_llama_with_a_window_is_a_mistral(tmp_path: Path) -> None:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    written = checkpoints.write_gguf(tmp_path / "m.gguf", "llama", fields={"llama.attention.sliding_window": 4})
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    same = {name: getattr(written.config, name) for name in (*names, "vocab_size", "rms_norm_eps")}
+    wanted = MistralForCausalLM(MistralConfig(**same, sliding_window=4)).eval()
+    wanted.load_state_dict(written.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(load_checkpoint(tmp_path / "m.gguf").model(IDS).logits, wanted(IDS).logits)
+
+
+def test_a_number_for_each_layer_that_is_the_same(tmp_path: Path) -> None:
+    fields = {"llama.attention.head_count_kv": [2, 2], "llama.feed_forward_length": [128, 128]}
+    written = checkpoints.write_gguf(tmp_path / "m.gguf", "llama", fields=fields)
+    with torch.no_grad():
+        torch.testing.assert_close(load_checkpoint(tmp_path / "m.gguf").model(IDS).logits, written(IDS).logits)
 
 
 @pytest.mark.parametrize("type", list(KEPT))
