@@ -35,8 +35,10 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 def render(chat: ChatDescription, messages: Messages, *, add_generation_prompt: bool = True) -> str:
-    """The prompt of a conversation. Raises EtirError (E1711) for a template that fails or takes too long."""
-    return _Template(chat.chat_template or "").render(
+    """The prompt of a conversation, which begins with the token for that where the model wants it, though its template
+    may not write it. Raises EtirError (E1711) for a template that fails or takes too long.
+    """
+    text = _Template(chat.chat_template or "").render(
         messages=[dict(message) for message in messages],
         add_generation_prompt=add_generation_prompt,
         bos_token=chat.bos_token or "",
@@ -44,6 +46,8 @@ def render(chat: ChatDescription, messages: Messages, *, add_generation_prompt: 
         tools=None,
         documents=None,
     )
+    begin = chat.bos_token if chat.add_bos and chat.bos_token else ""
+    return text if text.startswith(begin) else begin + text
 
 
 class _Template:

@@ -58,6 +58,11 @@ PATTERNS: dict[str, tuple[bool, str]] = {
 }
 """``tokenizer.ggml.pre`` of GGUF: whether digits stand alone, and the pattern of words."""
 
+WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken")
+"""Of these, those that take a word that is a token as it is, whatever its merges would make of it."""
+BEGUN = (*WHOLE_WORDS, "chameleon")
+"""Those whose texts begin with a token where the file does not say whether."""
+
 TIKTOKEN = {"cl100k_base": CL100K, "o200k_base": O200K, "gpt2": GPT2, "r50k_base": GPT2, "p50k_base": GPT2}
 """The pattern by the name of the file; others are taken for Llama 3's."""
 
@@ -169,6 +174,12 @@ def gguf_metadata(path: Path) -> Data:
     return {head.string(): head.value(head.number("I")) for _ in range(head.number("Q"))}
 
 
+def begins(metadata: Mapping[str, Any]) -> bool:
+    """Whether a text begins with the token for that: what the file says, else what llama.cpp takes for its kind."""
+    default = metadata.get("tokenizer.ggml.model") == "llama" or metadata.get("tokenizer.ggml.pre") in BEGUN
+    return bool(metadata.get("tokenizer.ggml.add_bos_token", default))
+
+
 def from_gguf(metadata: Mapping[str, Any], name: str) -> Data:
     """The vocabulary of a GGUF file. Raises EtirError: E1701, E1702 for kinds other than ``gpt2`` and ``llama``."""
 
@@ -186,9 +197,9 @@ def from_gguf(metadata: Mapping[str, Any], name: str) -> Data:
     added = [
         (i, t, k == control) for i, (t, k) in enumerate(zip(tokens, kinds, strict=True)) if k in (control, user_defined)
     ]
-    frame = _frame(
+    ends = frame(
         tokens,
-        get("bos_token_id", int, -1) if get("add_bos_token", bool, False) else -1,
+        get("bos_token_id", int, -1) if begins(metadata) else -1,
         get("eos_token_id", int, -1) if get("add_eos_token", bool, False) else -1,
     )
     match get("model", str, ""):
@@ -201,16 +212,16 @@ def from_gguf(metadata: Mapping[str, Any], name: str) -> Data:
             merges = [merge.split(" ", 1) for merge in get("merges", list, []) if isinstance(merge, str)]
             if any(len(merge) != 2 for merge in merges):
                 raise E1701.error(f"'{name}' has a merge that is not two tokens")
-            model = _bpe(_ids(tokens), merges, ignore_merges=pre in ("llama-bpe", "llama3"))
+            model = _bpe(_ids(tokens), merges, ignore_merges=pre in WHOLE_WORDS)
             return _tokenizer(
-                model, added, pre_tokenizer=_words(pattern, digits), decoder=BYTE_LEVEL, post_processor=frame
+                model, added, pre_tokenizer=_words(pattern, digits), decoder=BYTE_LEVEL, post_processor=ends
             )
         case "llama":
             scores: list[float] = get("scores", list, [])
             if len(scores) != len(tokens) or not all(isinstance(score, float) for score in scores):
                 raise E1701.error(f"'{name}' has no scores for its tokens")
             prefix = get("add_space_prefix", bool, True)
-            return _sentencepiece_bpe(tokens, scores, added, prefix, get("unknown_token_id", int, 0), None, frame)
+            return _sentencepiece_bpe(tokens, scores, added, prefix, get("unknown_token_id", int, 0), None, ends)
         case kind:
             raise E1702.error(f"'{name}': the tokenizer '{kind}' of GGUF is not known; there are gpt2 and llama")
 
@@ -228,7 +239,7 @@ def _bpe(vocabulary: Mapping[str, int], merges: list[list[str]], **options: Any)
     return {"type": "BPE"} | empty | flags | options | {"vocab": dict(vocabulary), "merges": merges}
 
 
-def _frame(tokens: list[str], bos: int, eos: int) -> Data | None:
+def frame(tokens: list[str], bos: int, eos: int) -> Data | None:
     """What puts a token before and after each text; -1: none."""
     if not 0 <= bos < len(tokens) and not 0 <= eos < len(tokens):
         return None

@@ -15,14 +15,12 @@ from etir.llm.checkpoint.checkpoint import Chat
 from etir.llm.checkpoint.gguf_header import GgufFile
 from etir.llm.checkpoint.libraries import import_transformers
 from etir.llm.errors import E1606
-from etir.llm.vocabularies import from_gguf
+from etir.llm.vocabularies import WHOLE_WORDS, begins, frame, from_gguf
 
 BYTES = ("default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "roberta-bpe", "olmo", "mpt")
 """Pre-tokenizers that are GPT-2's own."""
 DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b")
 """Those that cut off every digit first, as llama.cpp's table of regular expressions says."""
-WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken")
-"""Those that take a word that is a token as it is, whatever its merges would make of it."""
 COMPOSED = ("qwen2", "qwen35", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez")
 """Those whose publishers compose characters (NFC) first."""
 ENDS = (
@@ -72,9 +70,14 @@ def gguf_tokenizer(file: GgufFile, architecture: str) -> tuple[str, int, Chat]:
             made, _ = convert_gguf_tokenizer(architecture, given)
     except Exception as error:  # The library has no class of its own for a vocabulary that contradicts itself.
         raise E1606.error(f"the tokenizer of '{file.path}' cannot be made: {error}") from error
-    made.post_processor = None  # Whether text starts with a token is the caller's to say.
+    made.post_processor = None
     _check(file, made, tokens)
-    return made.to_str(), len(tokens), chat_of(file)
+    chat = chat_of(file)
+    text = made.to_str()
+    if chat.add_bos and chat.bos_id is not None:
+        # As tokenizers that are published as tokenizer.json have it: it is added where that is asked for.
+        text = json.dumps(json.loads(text) | {"post_processor": frame(tokens, chat.bos_id, -1)}, ensure_ascii=False)
+    return text, len(tokens), chat
 
 
 def _byte_level(given: dict[str, Any], pre: str, split: str | None) -> Any:
@@ -130,7 +133,6 @@ def chat_of(file: GgufFile) -> Chat:
     fields = {k.removeprefix("tokenizer."): v for k, v in file.fields.items() if k.startswith("tokenizer.")}
     found = fields.get("ggml.tokens")
     tokens: list[Any] = found if isinstance(found, list) else []
-    is_sentencepiece = fields.get("ggml.model") == "llama"
 
     def token(name: str) -> int | None:
         found = fields.get(f"ggml.{name}_token_id")
@@ -148,5 +150,5 @@ def chat_of(file: GgufFile) -> Chat:
         eos=None if eos is None else tokens[eos],
         eos_ids=tuple(dict.fromkeys(ends)),
         bos_id=bos,
-        add_bos=bool(fields.get("ggml.add_bos_token", is_sentencepiece)) and bos is not None,
+        add_bos=begins(file.fields) and bos is not None,
     )

@@ -70,16 +70,11 @@ class Conversation:
 
     def prompt(self, text: str) -> list[int]:
         """The tokens of the whole conversation with a text at its end."""
-        tokenizer, chat = self.model.tokenizer, self.model.chat
+        tokenizer = self.model.tokenizer
         if self.arguments.raw:
             return tokenizer.encode(text, add_special_tokens=True)
         self.messages.append({"role": "user", "content": text})
-        rendered = self.model.render(self.messages)
-        ids = tokenizer.encode(rendered)
-        if chat.add_bos and chat.bos_token and not rendered.startswith(chat.bos_token):
-            first = tokenizer.token_id(chat.bos_token)
-            ids = ids if first is None else [first, *ids]
-        return ids
+        return tokenizer.encode(self.model.render(self.messages))
 
     def answer(self, text: str) -> None:
         """Print an answer as it comes. A failure and Ctrl-C leave the conversation as it is without it."""

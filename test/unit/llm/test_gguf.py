@@ -128,3 +128,33 @@ def test_tied_heads_are_one_weight(tmp_path: Path) -> None:
     checkpoints.write_gguf(tmp_path / "m.gguf", "llama", "Q8_0", tie_word_embeddings=True)
     model = load_checkpoint(tmp_path / "m.gguf").model
     assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+@pytest.mark.parametrize(
+    ("fields", "begins"),
+    [
+        ({}, False),
+        ({"tokenizer.ggml.add_bos_token": True}, True),
+        ({"tokenizer.ggml.pre": "llama-bpe"}, True),
+        ({"tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.add_bos_token": False}, False),
+    ],
+)
+def test_what_texts_begin_with(fields: dict[str, Any], begins: bool, tmp_path: Path) -> None:
+    """A token that the file asks for, or that llama.cpp takes for its kind: before texts, and before conversations whose
+    template does not write it.
+    """
+    from etir.llm.chat_description import ChatDescription
+    from etir.llm.template import compile_template, render, render_segments
+    from etir.llm.tokenizer import Tokenizer
+
+    first = {"tokenizer.ggml.bos_token_id": VOCABULARY - 1}
+    checkpoints.write_gguf(tmp_path / "m.gguf", "llama", fields=fields | first)
+    found = load_checkpoint(tmp_path / "m.gguf")
+    tokenizer = Tokenizer.from_json(found.tokenizer)
+    plain = tokenizer.encode("the end")
+    expected = [VOCABULARY - 1] if begins else []
+    assert tokenizer.encode("the end", add_special_tokens=True) == expected + plain
+    chat = ChatDescription.from_data(found.chat.as_dict("m", 64), "m")
+    rows = [{"role": "user", "content": "Hi"}]
+    assert render(chat, rows) == (checkpoints.END if begins else "") + "<user>Hi>"
+    assert render_segments(compile_template(chat), rows) == render(chat, rows)
