@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from types import FrameType
@@ -116,6 +117,24 @@ def _limited(parts: Iterator[str]) -> Iterator[str]:
         sys.settrace(before)
 
 
+_PERCENT = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(?:\*|\d{4}|\d*\.(?:\*|\d{4}))")
+_BRACES = re.compile(r":[^{}]*(?:\{|\d{4})")
+"""Directives of both forms of formatting that make more than 999 characters of one, or as many as an argument says."""
+
+
+def _check_widths(text: Any, wide: re.Pattern[str], refused: type[Exception]) -> None:
+    if not isinstance(text, str) or wide.search(text):
+        raise refused("a text of a width that is not small and fixed")
+
+
+def _check_width(values: Iterable[Any], refused: type[Exception]) -> None:
+    """Of texts that are filled up, and of what is put between parts."""
+    if any(
+        (isinstance(value, int) and value > 1000) or (isinstance(value, str) and len(value) > 16) for value in values
+    ):
+        raise refused("a text that is too wide")
+
+
 _COMPILING = threading.Lock()
 
 
@@ -124,7 +143,8 @@ def _compiled(text: str) -> Any:
     """Compiled in a sandbox that has what templates of transformers have. Raises EtirError (E1711)."""
     from jinja2 import TemplateError, nodes
     from jinja2.exceptions import SecurityError
-    from jinja2.ext import loopcontrols
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.filters import do_batch, do_format, do_indent, sync_do_slice
     from jinja2.sandbox import ImmutableSandboxedEnvironment
     from jinja2.visitor import NodeTransformer
 
@@ -137,7 +157,9 @@ def _compiled(text: str) -> Any:
             if operator == "**" and (abs(left) > 1000 or abs(right) > 100):
                 raise SecurityError("a power that is too large")
             if operator in "*%" and not (isinstance(left, int | float) and isinstance(right, int | float)):
-                if operator == "%" or len(str(left)) * len(str(right)) > 1000:
+                if operator == "%":
+                    _check_widths(left, _PERCENT, SecurityError)
+                elif len(str(left)) * len(str(right)) > 1000:
                     raise SecurityError(f"the operator {operator} on texts or lists")
                 count = right if isinstance(right, int) else left
                 if isinstance(count, int) and count > 1000:
@@ -150,16 +172,18 @@ def _compiled(text: str) -> Any:
             return result
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-            wide = isinstance(obj, str) and attr in (
-                "center",
-                "ljust",
-                "rjust",
-                "zfill",
-                "format",
-                "format_map",
-                "expandtabs",
+            wide = (
+                (isinstance(obj, str) and attr in ("format_map", "expandtabs", "translate"))
+                or (isinstance(obj, bytes) and attr not in ("decode", "hex"))
+                or (isinstance(obj, int) and attr == "to_bytes")
             )
             return not wide and super().is_safe_attribute(obj, attr, value)
+
+        def wrap_str_format(self, value: Any) -> Any:
+            text = getattr(value, "__self__", None)
+            if isinstance(text, str):
+                _check_widths(text, _BRACES, SecurityError)
+            return super().wrap_str_format(value)
 
         def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
             name, text = getattr(obj, "__name__", ""), getattr(obj, "__self__", None)
@@ -167,6 +191,8 @@ def _compiled(text: str) -> Any:
                 replace(text, *args)
             elif isinstance(text, str) and name == "join" and args:
                 join(args[0], text)
+            elif isinstance(text, str) and name in ("center", "ljust", "rjust", "zfill"):
+                _check_width((*args, *kwargs.values()), SecurityError)
             return super().call(context, obj, *args, **kwargs)
 
     def replace(text: Any, old: Any, new: Any, count: Any = None) -> str:
@@ -183,22 +209,61 @@ def _compiled(text: str) -> Any:
             raise SecurityError("a text that is too long")
         return between.join(texts)
 
+    def indent(text: Any, width: Any = 4, first: bool = False, blank: bool = False) -> str:
+        _check_width((width,), SecurityError)
+        if str(text).count("\n") * (width if isinstance(width, int) else len(width)) > MOST_CHARACTERS:
+            raise SecurityError("a text that is too long")
+        return do_indent(str(text), width, first, blank)
+
+    def batch(values: Any, count: int, fill: Any = None) -> Any:
+        _check_width((count,), SecurityError)
+        return do_batch(values, count, fill)
+
+    def sliced(values: Any, count: int, fill: Any = None) -> Any:
+        _check_width((count,), SecurityError)
+        return sync_do_slice(values, count, fill)
+
+    def formatted(text: Any, *args: Any, **kwargs: Any) -> str:
+        _check_widths(str(text), _PERCENT, SecurityError)
+        return do_format(str(text), *args, **kwargs)
+
     def raise_exception(message: str) -> None:
         raise TemplateError(message)
 
-    def tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+    def tojson(
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | str | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        _check_width((indent, *(separators or ())), SecurityError)
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    class Generation(Extension):
+        """``{% generation %}`` marks what a model is trained to write; it changes no text."""
+
+        tags = {"generation"}
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.CallBlock(self.call_method("_text"), [], [], body).set_lineno(line)
+
+        def _text(self, caller: Any) -> str:
+            return caller()
 
     if len(text) > MOST_TEMPLATE:
         raise E1711.error(f"the template has more than {MOST_TEMPLATE} characters")
-    sandbox = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    sandbox = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     sandbox.globals["raise_exception"] = raise_exception
     sandbox.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)  # pyright: ignore
     for name in ("lipsum", "cycler", "joiner"):
         sandbox.globals.pop(name, None)
-    for name in ("center", "indent", "pprint", "format", "wordwrap", "filesizeformat", "random"):
+    for name in ("center", "pprint", "wordwrap", "filesizeformat", "random"):
         sandbox.filters.pop(name, None)
-    sandbox.filters |= {"tojson": tojson, "replace": replace, "join": join}
+    sandbox.filters |= {"tojson": tojson, "replace": replace, "join": join, "indent": indent, "format": formatted}
+    sandbox.filters |= {"batch": batch, "slice": sliced}
 
     class Joins(NodeTransformer):
         """``a ~ b`` is the filter ``join`` of both: the sandbox sees no operator ``~``."""

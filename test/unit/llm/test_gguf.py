@@ -140,8 +140,8 @@ def test_tied_heads_are_one_weight(tmp_path: Path) -> None:
     ],
 )
 def test_what_texts_begin_with(fields: dict[str, Any], begins: bool, tmp_path: Path) -> None:
-    """A token that the file asks for, or that llama.cpp takes for its kind: before texts, and before conversations whose
-    template does not write it.
+    """A token that the file asks for, or that llama.cpp takes for its kind: before texts, and before conversations of a
+    template that does not write it.
     """
     from etir.llm.chat_description import ChatDescription
     from etir.llm.template import compile_template, render, render_segments

@@ -127,6 +127,16 @@ def test_templates_without_a_compiled_form(text: str) -> None:
         "{{ 9 ** 9 ** 9 ** 9 }}",
         "{{ '%0999999999d' % 5 }}",
         "{{ 'a'.rjust(99999999999) }}",
+        "{{ '%*d' % (99999999999, 1) }}",
+        "{{ '%.99999999f' | format(1.0) }}",
+        "{{ '{:{w}}'.format(1, w=99999999999) }}",
+        "{{ 'a\nb' | indent(99999999999) }}",
+        "{{ messages | tojson(indent=99999999999) }}",
+        "{{ [1] | slice(99999999999) | list }}",
+        "{{ [1] | batch(99999999999, 0) | list }}",
+        "{{ ('x' * 999).translate({120: 'y' * 999}) }}",
+        "{{ 'a'.encode().ljust(99999999999) }}",
+        "{{ (1).to_bytes(99999999999, 'big') }}",
         "{{ '{:>99999999999}'.format(1) }}",
         "{% set n = namespace(x='a' * 9) %}{% for i in range(90) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}",
         "{% set n = namespace(x='a' * 9) %}{% for i in range(90) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
@@ -147,6 +157,25 @@ def test_templates_without_a_compiled_form(text: str) -> None:
 )
 def test_hostile_templates(text: str) -> None:
     raised("E1711", lambda: render(chat(text), conversation(2, False)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{%- for m in messages -%}{%- generation -%}\n{{ m.content }}\n{%- endgeneration -%}{%- endfor -%}",
+        "{% generation %}{% set x = 1 %}{{ x }}{% endgeneration %}{{ x is defined }}",
+        "{{ messages | tojson(separators=(',', ':'), sort_keys=True) }}{{ messages[0] | tojson(indent=4) }}",
+        "{{ 'a\nb' | indent(2) }}{{ '%s-%03d' | format('a', 2) }}{{ '%s' % 'a' }}{{ '{:>3}'.format(7) }}",
+        "{{ 'a'.ljust(3) }}|{{ [1, 2, 3] | batch(2, 0) | list }}{{ [1, 2, 3] | slice(2) | list }}",
+    ],
+)
+def test_what_transformers_gives_templates(text: str) -> None:
+    pytest.importorskip("transformers")
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    rows = conversation(3, True)
+    expected = render_jinja_template([rows], chat_template=text, add_generation_prompt=True)[0][0]
+    assert render(chat(text), rows) == expected
 
 
 def test_a_template_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
