@@ -89,16 +89,30 @@ def _check_files(path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     index = _json(path / _INDEX)
-    names = ["model.safetensors"] if index is None else sorted(set(index.get("weight_map", {}).values()))
+    names = ["model.safetensors"]
+    if index is not None:
+        shards = index.get("weight_map")
+        if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
+            raise E1602.error(f"'{path / _INDEX}' has no weight_map of names of files")
+        names = sorted(set(shards.values()))
     missing = [name for name in names if not (path / name).is_file()]
     if missing:
-        raise E1605.error(f"'{path}' has no {', '.join(missing)}")
+        raise E1605.error(f"'{path}' has no {', '.join(missing)}", help=_instead(path))
     for name in names:
         try:
             with safe_open(path / name, "numpy"):
                 pass
         except (SafetensorError, OSError) as error:
             raise E1602.error(f"'{path / name}' is damaged: {first_line(error)}") from None
+
+
+def _instead(path: Path) -> str | None:
+    """What to do about a folder with weights of another form; None where there are none."""
+    if (path / "adapter_config.json").is_file():
+        return "it has an adapter alone: merge it into its model (peft's merge_and_unload) and save that"
+    if any(path.glob("*.bin")) or any(path.glob("*.pth")):
+        return "weights that are pickled are never opened: save the model again with transformers' save_pretrained"
+    return None
 
 
 def tokenizer_text(path: Path) -> tuple[str, int, tuple[str, ...]]:
@@ -112,48 +126,67 @@ def tokenizer_text(path: Path) -> tuple[str, int, tuple[str, ...]]:
     try:
         if file.is_file() and file.suffix == ".json":
             text = file.read_text(encoding="utf-8")
-            return text, Tokenizer.from_str(text).get_vocab_size(), ()
+            return text, _vocabulary(Tokenizer.from_str(text)), ()
         found = import_transformers().AutoTokenizer.from_pretrained(str(path), local_files_only=True)
         backend = found.backend_tokenizer
     except Exception as error:  # The library has no class of its own for what is wrong with a file.
         raise E1606.error(f"the tokenizer of '{path}' cannot be read: {first_line(error)}") from error
-    return backend.to_str(), backend.get_vocab_size(), (f"the tokenizer of '{path}' is written as tokenizer.json",)
+    return backend.to_str(), _vocabulary(backend), (f"the tokenizer of '{path}' is written as tokenizer.json",)
+
+
+def _vocabulary(tokenizer: Any) -> int:
+    """One more than the largest number of a token: there may be gaps."""
+    return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
 
 def _chat(path: Path, model: Any, text: str) -> Chat:
     from tokenizers import Tokenizer
 
-    settings = _json(path / "tokenizer_config.json") or {}
+    settings = (_json(path / "special_tokens_map.json") or {}) | (_json(path / "tokenizer_config.json") or {})
     tokenizer = Tokenizer.from_str(text)
-    template: Any = settings.get("chat_template")
-    if isinstance(template, list):
-        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-        template = named.get("default")
-    if (file := path / "chat_template.jinja").is_file():
-        template = file.read_text(encoding="utf-8")
+    rows = int(model.get_input_embeddings().weight.shape[0])
 
     def token(name: str) -> str | None:
         found = settings.get(f"{name}_token")
-        return found.get("content") if isinstance(found, dict) else found
+        found = found.get("content") if isinstance(found, dict) else found
+        if found is not None and not isinstance(found, str):
+            raise E1606.error(f"'{path}': {name}_token is {found!r}, which is no token")
+        return found
 
     def number(text: str | None, name: str) -> list[int]:
         known = getattr(model.generation_config, f"{name}_token_id", None)
         if known is None:
             known = getattr(model.config, f"{name}_token_id", None)
-        ids = [known] if isinstance(known, int) else list(known or ())
+        ids = list(known) if isinstance(known, (list, tuple)) else [known]
+        # Some configurations have -1 for none, or ids of a model with more rows.
+        ids = [id for id in ids if isinstance(id, int) and 0 <= id < rows]
         own = None if text is None else tokenizer.token_to_id(text)
         return list(dict.fromkeys(ids + ([own] if own is not None else [])))
 
     bos, eos = token("bos"), token("eos")
     starts, ends = number(bos, "bos"), number(eos, "eos")
     return Chat(
-        template=template if isinstance(template, str) else None,
+        template=_template(path, settings),
         bos=bos if bos is not None or not starts else tokenizer.id_to_token(starts[0]),
         eos=eos if eos is not None or not ends else tokenizer.id_to_token(ends[0]),
         eos_ids=tuple(ends),
         bos_id=starts[0] if starts else None,
         add_bos=_adds_bos(tokenizer, starts),
     )
+
+
+def _template(path: Path, settings: dict[str, Any]) -> str | None:
+    """The chat template: of a file of its own, as transformers writes it, or of settings. Raises E1602."""
+    if (file := path / "chat_template.jinja").is_file():
+        try:
+            return file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise E1602.error(f"'{file}' is not UTF-8: {error.reason} at byte {error.start}") from None
+    template: Any = (_json(path / "chat_template.json") or settings).get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    return template if isinstance(template, str) else None
 
 
 def _adds_bos(tokenizer: Any, starts: list[int]) -> bool:

@@ -227,6 +227,32 @@ def _large_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(found))
 
 
+def _gap_in_the_tokenizer(folder: Path) -> None:
+    """96 tokens, of which one has the number 150."""
+    found = json.loads((folder / "tokenizer.json").read_text())
+    del found["model"]["vocab"]["q"]
+    found["model"]["vocab"]["more"] = 150
+    (folder / "tokenizer.json").write_text(json.dumps(found))
+
+
+def _no_names_of_shards(folder: Path) -> None:
+    _set(folder / "model.safetensors.index.json", "weight_map", {"a": 5})
+
+
+def _pickled(folder: Path) -> None:
+    for file in [*folder.glob("*.safetensors"), folder / "model.safetensors.index.json"]:
+        file.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"x")
+
+
+def _no_text(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_bytes(b"\xe9")
+
+
+def _no_token(folder: Path) -> None:
+    _set(folder / "tokenizer_config.json", "eos_token", 5)
+
+
 def _set(path: Path, key: str, value: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
 
@@ -246,11 +272,31 @@ def _set(path: Path, key: str, value: Any) -> None:
         (_quantized, "E1604", "is quantized already, by 'gptq', which is not read"),
         (_other_tokenizer, "E1606", "cannot be read"),
         (_large_tokenizer, "E1606", "has 97 tokens, and the model 96 rows"),
+        (_gap_in_the_tokenizer, "E1606", "has 151 tokens, and the model 96 rows"),
+        (_no_names_of_shards, "E1602", "index.json' has no weight_map of names of files"),
+        (_pickled, "E1605", "has no model.safetensors\n.*never opened: save the model again"),
+        (_no_text, "E1602", "chat_template.jinja' is not UTF-8: unexpected end of data at byte 0"),
+        (_no_token, "E1606", "eos_token is 5, which is no token"),
     ],
 )
 def test_folders(damage: Callable[[Path], None], id: str, text: str, copied: Path) -> None:
     damage(copied)
     _fails(copied, id, text)
+
+
+def test_ends_of_texts_that_are_no_tokens_are_left_out(copied: Path) -> None:
+    """A program that names them could not be loaded."""
+    _set(copied / "generation_config.json", "eos_token_id", [-1, 3, 4711])
+    assert load_checkpoint(copied).chat.eos_ids == (3, 95)
+
+
+def test_where_folders_keep_tokens_and_templates(copied: Path) -> None:
+    """Files that older versions of transformers wrote."""
+    (copied / "tokenizer_config.json").unlink()
+    (copied / "special_tokens_map.json").write_text(json.dumps({"eos_token": {"content": "~"}, "bos_token": "!"}))
+    (copied / "chat_template.json").write_text(json.dumps({"chat_template": "{{ bos_token }}"}))
+    chat = load_checkpoint(copied).chat
+    assert (chat.bos, chat.eos, chat.bos_id, chat.template) == ("!", "~", 1, "{{ bos_token }}")
 
 
 def test_a_tokenizer_that_is_not_there(folder: Path) -> None:
