@@ -152,6 +152,10 @@ class Session:
         if max_tokens is not None and max_tokens < 0:
             raise E1724.error(f"max_tokens is {max_tokens}; it has to be 0 or more")
         settings = _settings(chosen)
+        for text in stop:
+            # Halves of surrogate pairs, as from a command line that is not UTF-8: no answer has them.
+            if not isinstance(text, str) or any("\ud800" <= letter <= "\udfff" for letter in text):
+                raise E1724.error(f"{text!r} is no stop string: it is not Unicode text")
         most = -1 if max_tokens is None else max_tokens
         handle = self._handle.generate(_ids(ids), *settings, most, list(stop), grammar == "json")
         self._last = Generation(handle, on_logits)

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from etir.llm.errors import E1722, E1770, E1771
+from etir.llm.errors import E1722, E1723, E1728, E1770, E1771
 from etir.llm.prefix import common
 from etir.llm.session import LanguageModel, Sampling, Session, Token
 
@@ -115,7 +115,7 @@ class DraftModel:
         self._session.prefill(history[held:-1])
         fed = [history[-1]]
         for _ in range(count):
-            row = self._session.logits(fed)[-1][: self._size]
+            row = _numbers(self._session.logits(fed), 1, self._size, self._session)[-1]
             p = distribution(row, self._sampling, said)
             fed = [_drawn(p, self._random)]
             tokens += fed
@@ -150,7 +150,9 @@ class Speculation:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
     ) -> Iterator[Token]:
-        """What ``Session.generate`` yields. Raises E1722 for a prompt that is longer than the context."""
+        """What ``Session.generate`` yields. Raises E1722 for a prompt that is longer than the context, E1723 and E1728
+        for logits that no token can be chosen of.
+        """
         import numpy as np
 
         context = self._model.context
@@ -167,7 +169,8 @@ class Speculation:
             held = len(self._session.tokens)
             room = min(self._ahead, context - len(history), _left(max_tokens, answer) - 1)
             guess = self._draft.guess(history, answer, room) if room > 0 else Guess([])
-            rows = self._session.logits([*history[held:], *guess.tokens])[-len(guess.tokens) - 1 :, : self._size]
+            found = self._session.logits([*history[held:], *guess.tokens])
+            rows = _numbers(found, len(guess.tokens) + 1, self._size, self._session)
             self.counts.calls += 1
             self.counts.drafted += len(guess.tokens)
             fresh = _checked(rows, guess, chosen, answer, random)
@@ -220,6 +223,22 @@ def _checked(
         rest = np.maximum(p - q, 0.0)
         return [*fresh, _drawn(rest / rest.sum(), random)]
     return [*fresh, _drawn(distribution(rows[-1], sampling, [*answer, *fresh]), random)]
+
+
+def _numbers(logits: NDArray[np.float32], count: int, size: int, session: Session) -> NDArray[np.float32]:
+    """The last rows of the logits of a call, of the tokens that are sampled from. Raises E1723 where the runner's
+    sampler does: for what is no number or infinite, and E1728 where no token is possible.
+    """
+    import numpy as np
+
+    rows = logits[-count:, :size]
+    most = rows.max(axis=1)  # NaN where there is one.
+    for row in np.flatnonzero(~np.isfinite(most)):
+        at = f"position {len(session.tokens) - count + int(row) + 1}"
+        if most[row] == -np.inf:
+            raise E1728.error(f"no token is possible here at {at}")
+        raise E1723.error(f"a logit is {'infinite' if most[row] == np.inf else 'not a number'} at {at}")
+    return rows
 
 
 def distribution(logits: NDArray[np.float32], sampling: Sampling, answer: Sequence[int]) -> Probabilities:

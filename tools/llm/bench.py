@@ -46,10 +46,10 @@ def parser() -> ToolParser:
 
 
 def _counts(text: str) -> list[int]:
-    counts = [int(part) for part in text.split(",")]
-    if min(counts) < 1:
-        raise ValueError
-    return counts
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of numbers above 0 as 128,1024 is")
+    return [int(part) for part in parts]
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

@@ -86,6 +86,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for name, least in _LEAST.items():
         if not getattr(arguments, name) >= least:
             raise usage_error(f"--{name.replace('_', '-')} has to be {least} or more")
+    if arguments.port > 65535:  # Or the system would take the rest of a division.
+        raise usage_error("--port has to be 65535 or less")
     for name in (field.name for field in fields(Sampling) if field.name in NUMBERS and hasattr(arguments, field.name)):
         problem = NUMBERS[name].problem(getattr(arguments, name))
         if problem is not None:

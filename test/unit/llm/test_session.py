@@ -268,6 +268,7 @@ def test_sampling(model: LanguageModel) -> None:
     raised("E1724", lambda: answer(temperature=float("nan")))
     raised("E1724", lambda: answer(top_k=2**40))
     raised("E1724", lambda: session.generate(PROMPT, max_tokens=-2))
+    raised("E1724", lambda: session.generate(PROMPT, stop=["\udcff"]))
 
 
 def test_frequencies_are_the_probabilities(model: LanguageModel) -> None:

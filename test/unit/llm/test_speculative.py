@@ -173,3 +173,19 @@ def test_files_that_do_not_fit(model: LanguageModel, tmp_path: Path) -> None:
         Speculation(model, model.session(), draft)
     with pytest.raises(EtirError, match="E1722"):
         next(Speculation(model, model.session(), PromptLookup()).generate([1] * 100))
+
+
+@pytest.mark.parametrize(("value", "id"), [(np.nan, "E1723"), (np.inf, "E1723"), (-np.inf, "E1728")])
+@pytest.mark.parametrize("where", ["program", "draft"])
+def test_logits_that_no_token_can_be_chosen_of(
+    model: LanguageModel, where: str, value: float, id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the errors that they are without drafts, of the draft's program as well."""
+    session, own = model.session(), model.session()
+    draft = PromptLookup() if where == "program" else DraftModel(model, Sampling(temperature=1.0), own)
+    broken = session if where == "program" else own
+    logits = broken.logits
+    monkeypatch.setattr(broken, "logits", lambda ids: logits(ids) * 0 + np.float32(value))
+    with pytest.raises(EtirError, match="at position 3") as error:
+        next(Speculation(model, session, draft).generate(model.tokenizer.encode("abc"), Sampling(temperature=1.0)))
+    assert error.value.ids == (id,)
