@@ -331,7 +331,8 @@ def from_sentencepiece(data: bytes, name: str) -> Data:
     if chars:
         steps.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(chars).decode()})
     if squeeze:
-        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
+        # Spaces alone: a line that begins the text stays.
+        steps.append({"type": "Replace", "pattern": {"Regex": r"\A +| +\z"}, "content": ""})
         steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
     kind = int(trainer.get(3, unigram))
     fallback = bool(trainer.get(35, 0))

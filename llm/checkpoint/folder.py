@@ -14,6 +14,7 @@ from etir.diagnostics import EtirError
 from etir.llm.checkpoint.checkpoint import Chat, Checkpoint
 from etir.llm.checkpoint.libraries import first_line, import_transformers
 from etir.llm.errors import E1601, E1602, E1603, E1604, E1605, E1606
+from etir.llm.vocabularies import read_tokenizer
 
 _INDEX = "model.safetensors.index.json"
 
@@ -131,7 +132,45 @@ def tokenizer_text(path: Path) -> tuple[str, int, tuple[str, ...]]:
         backend = found.backend_tokenizer
     except Exception as error:  # The library has no class of its own for what is wrong with a file.
         raise E1606.error(f"the tokenizer of '{path}' cannot be read: {first_line(error)}") from error
-    return backend.to_str(), _vocabulary(backend), (f"the tokenizer of '{path}' is written as tokenizer.json",)
+    made = _pieces(path, backend) or backend
+    return made.to_str(), _vocabulary(made), (f"the tokenizer of '{path}' is written as tokenizer.json",)
+
+
+def _pieces(path: Path, backend: Any) -> Any:
+    """A tokenizer that cuts text as the sentencepiece model of a folder does, with the tokens that ``backend``,
+    transformers' conversion of it, has besides; None where there is no such model, or where its class gives pieces
+    other ids. What a model says of characters and of spaces at the begin is lost in that conversion.
+    """
+    from tokenizers import Tokenizer
+
+    file = path / "tokenizer.model"
+    try:
+        own = json.loads(read_tokenizer(file)) if file.is_file() else {}
+    except EtirError:
+        return None
+    if own.get("pre_tokenizer") is not None:  # tiktoken's, whose pattern of words is in no file.
+        return None
+    vocabulary = own.get("model", {}).get("vocab", [])
+    pieces = [row[0] for row in vocabulary] if isinstance(vocabulary, list) else list(vocabulary)
+    if not pieces or any(backend.id_to_token(id) != piece for id, piece in enumerate(pieces)):
+        return None
+    given = json.loads(backend.to_str())
+    added: dict[int, dict[str, Any]] = {token["id"]: token for token in own["added_tokens"]}
+    for token in given["added_tokens"]:
+        id = token["id"]
+        if id >= len(pieces):
+            added[id] = token
+        elif id in added:
+            added[id] = {**added[id], "special": added[id]["special"] or token["special"]}
+    parts = {"added_tokens": [added[id] for id in sorted(added)], "post_processor": given["post_processor"]}
+    words = given["pre_tokenizer"] or {}
+    steps = own["normalizer"]["normalizers"]
+    if words.get("prepend_scheme") in ("first", "never") and any(step["type"] == "Prepend" for step in steps):
+        # The folder's settings say where a text gets a space: at its begin alone, and not after special tokens.
+        others = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != {"String": " "}]
+        parts["normalizer"] = {"type": "Sequence", "normalizers": others} if others else None
+        parts |= {"pre_tokenizer": words, "decoder": given["decoder"]}
+    return Tokenizer.from_str(json.dumps(own | parts))
 
 
 def _vocabulary(tokenizer: Any) -> int:
