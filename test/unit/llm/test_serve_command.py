@@ -66,6 +66,7 @@ def test_it_answers_until_a_signal(model: Path, end: signal.Signals) -> None:
     ("options", "words"),
     [
         (("--sessions", "0"), "error[E0901]: --sessions has to be 1 or more"),
+        (("--port", "99999"), "error[E0901]: --port has to be 65535 or less"),
         (("--temperature", "3"), "error[E0901]: --temperature is not a number from 0 to 2"),
         (("--host", "0.0.0.0"), "error[E1743]"),
         (("--allow-remote", "--host", "no such host"), "error[E1742]"),
