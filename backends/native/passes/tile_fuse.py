@@ -29,7 +29,7 @@ from etir.backends.native.asked import saves
 from etir.backends.native.functions import tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
-from etir.backends.native.sizes import is_known
+from etir.backends.native.sizes import is_known, most
 from etir.backends.native.tile import MapOp, YieldOp, body_of
 from etir.backends.native.users import drop_unused, inline, only_writer, place_of, readers_of, writers_of
 from etir.dialects.context import EtContext
@@ -66,8 +66,6 @@ def _readers(op: MapOp) -> list[MapOp]:
     given = [place_of(value) for value in op.inputs]
     if not given or only_writer(op.out) is not op or any(place.base is made.base for place in given):
         return []
-    if not all(is_known((*place.shape, *place.strides)) for place in (made, *given)):
-        return []
     if LESS * sum(map(_elements, given)) > _elements(made) or not all(map(_is_quick, op.body.block.ops)):
         return []
     if any(not writer.is_before_in_block(op) for place in given for writer in writers_of(place.base)):
@@ -78,8 +76,8 @@ def _readers(op: MapOp) -> list[MapOp]:
 
 
 def _elements(place: Place) -> int:
-    """The elements that are there: dims of stride 0 repeat them."""
-    return math.prod(n for n, stride in zip(place.shape, place.strides, strict=True) if stride != 0)
+    """The elements that are there at most: dims of stride 0 repeat them."""
+    return math.prod(most(n) for n, stride in zip(place.shape, place.strides, strict=True) if stride != 0)
 
 
 def _is_quick(op: Operation) -> bool:
@@ -97,17 +95,22 @@ def _can_make(op: MapOp, reader: MapOp) -> bool:
 def _within(seen: Place, op: MapOp) -> list[Place] | None:
     """What a map is made of, under the dims with which its result is seen; None where dims of that are other ones."""
     made = place_of(op.out)
-    if seen.offset != made.offset or not is_known((*seen.shape, *seen.strides)):
+    if seen.offset != made.offset:
         return None
     dims: list[int | None] = []
     for n, stride in zip(seen.shape, seen.strides, strict=True):
         rows = [*enumerate(zip(made.shape, made.strides, strict=True))]
-        found = [d for d, (count, step) in rows if step == stride and count >= n > 1 and d not in dims]
+        found = [d for d, (count, step) in rows if step == stride and _has(count, n) and d not in dims]
         if n != 1 and stride != 0 and not found:
             return None
         dims.append(found[0] if n != 1 and stride != 0 else None)
     given = [place_of(value) for value in op.inputs]
     return [_under(place, dims, seen.shape) for place in given]
+
+
+def _has(count: int, n: int) -> bool:
+    """Whether a dim of so many elements is one of which ``n`` are seen; where one is known at run time only, all."""
+    return count >= n > 1 if is_known((count, n)) else count == n
 
 
 def _under(place: Place, dims: Sequence[int | None], shape: tuple[int, ...]) -> Place:
