@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from etir.backends.native.asked import saves
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, moves, shape
-from etir.backends.native.lowering.orders import result_in_order, turned
+from etir.backends.native.lowering.orders import reordered, result_in_order, turned
 from etir.backends.native.memory import is_image
 from etir.backends.native.tile import MapOp, YieldOp, body_of
 from etir.dialects.schema_op import SchemaOp
@@ -16,7 +17,8 @@ def lower_map(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     """One walk over all elements.
 
     The result is an image where an input of the same shape is. Where the first such input is all of a buffer, in which
-    its dims lie in another order, they do so in the result (``orders.py``).
+    its dims lie in another order, they do so in the result (``orders.py``); where elements of the last dim lie side by
+    side in both orders, as in heads of attention, if memory is to be saved.
     """
     some = members(group)
     extras = lowering.extras(group, [], some)
@@ -29,6 +31,8 @@ def lower_map(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
         target = lowering.image(result)
     elif like is not None and order is not None and like.permuted(order).is_dense:
         target = result_in_order(lowering, result, order, shape(result))
+    elif like is not None and (rows := reordered(like)) is not None and saves(lowering.func, "heads"):
+        target = result_in_order(lowering, result, rows, shape(result))
     else:
         target = lowering.result(result)
     inputs = [lowering.memref(p.broadcast(target.shape)) for p in places]

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.lowering.function import Lowering, shape
 from etir.backends.native.places import Place
-from etir.backends.native.sizes import is_known
+from etir.backends.native.sizes import is_known, most
 
 
 def turned(place: Place) -> list[int] | None:
@@ -26,6 +26,17 @@ def turned(place: Place) -> list[int] | None:
     # Dims of one stride are repeated.
     steps = [place.strides[d] for d in order if place.shape[d] != 1]
     return order if steps[-1:] == [1] and len({*steps}) == len(steps) else None
+
+
+def reordered(place: Place) -> list[int] | None:
+    """The dims of a place as they lie in memory, where that is another order, elements of the last one lie side by
+    side, and there are no gaps, as heads that are next to each other in each row; else None. Sizes may be known at run
+    time only.
+    """
+    dims = range(len(place.shape))
+    order = sorted(dims, key=lambda d: -most(place.strides[d]) if place.shape[d] != 1 else -sys.maxsize)
+    is_other = [d for d in order if place.shape[d] != 1] != [d for d in dims if place.shape[d] != 1]
+    return order if is_other and order[-1] == dims[-1] and place.permuted(order).is_dense else None
 
 
 def result_in_order(lowering: Lowering, value: SSAValue, order: Sequence[int], wanted: Sequence[int]) -> Place:
