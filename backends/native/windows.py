@@ -358,11 +358,12 @@ def can_be_cut(op: SchemaOp) -> bool:
     if has_small_groups(op):
         return False
     is_plain = not is_pool and not window.transposed and window.stride == (1, 1)
-    if not (is_known((*given, *result)) or is_plain):
+    is_fixed = is_known((*given[1:], *result[1:]))  # Of any number of examples.
+    if not (is_fixed or is_plain):
         return False
     if is_pool and not takes_largest(op) and not counts_inside(op) and divisor_of(op) is None:
         return False
-    if not is_pool and window.groups > 1 and (window.transposed or not is_known((*given, *result))):
+    if not is_pool and window.groups > 1 and (window.transposed or not is_fixed):
         return False
     ways = cut_phases if window.transposed else edges_of
     # A signal is an image of one row.
