@@ -28,6 +28,7 @@ from etir.passes.analysis.planning.lower_bound import lower_bound
 from etir.passes.analysis.planning.problem import Problem
 from etir.passes.analysis.workspaces import callers_of
 from etir.passes.delegation.owned import SHARED
+from etir.passes.delegation.sizes_inside import read_sizes_of_inputs
 from etir.passes.infra.manager import run_pipeline
 
 TARGET = "etir"
@@ -298,10 +299,13 @@ class LoweredFunction:
 
 
 def program_of(outlined: Outlined) -> ModuleOp:
-    """A module of the function as its method ``forward``, with what it refers to."""
+    """A module of the function as its method ``forward``, with what it refers to. Sizes are read from inputs, whose
+    dims are there all the time: what reads one from a tensor in between would keep that one's memory until then.
+    """
     func = outlined.func
     method = FuncOp("forward", func.function_type, func.body.clone())
     method.location = func.location
+    read_sizes_of_inputs(method)
     used: dict[str, None] = {}
     for op in method.walk():
         symbol = op.properties.get("symbol")
