@@ -23,6 +23,7 @@ from etir.dialects.et.layout import dims_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr, symbol
 from etir.lowering.build.sizes import dim_of
+from etir.passes.delegation.sizes_inside import telling
 
 SIZES = {
     "aten.view_copy.default": ("size",),
@@ -61,7 +62,7 @@ def known_numbers(match: Match) -> str | None:
     """Scalars are literals, or sizes that the operator's tensors tell."""
     given = [match.arg(name) for name in SIZES.get(operator_of(match.op), ())]
     allowed = [item for value in given for item in (value if isinstance(value, tuple) else (value,))]
-    told = [n for v in match.op.operands if isinstance(v.type, TensorType) for n in dims_of(_type(v))]
+    told = [n for v in telling(match.op) for n in dims_of(_type(v))]
     for value in match.op.operands:
         if isinstance(value.type, TensorType):
             continue

@@ -169,7 +169,7 @@ class _Method:
         inputs: list[SSAValue] = []
         body = Block()
         copies: dict[SSAValue, SSAValue] = {}
-        numbers = {op: told_numbers(op) for op in members} if delegate.backend.sizes_inside else {}
+        numbers = {op: told_numbers(op, inside) for op in members} if delegate.backend.sizes_inside else {}
         for value in dict.fromkeys(v for op in inside for v in used_values(op) if v not in numbers.get(op, ())):
             owner = value.owner
             if _is_inside(owner, inside):
@@ -190,7 +190,7 @@ class _Method:
             for inner in op.walk():
                 inner.operands = [copies.get(v, v) for v in inner.operands]
             if numbers.get(op):
-                compute_inside(op, numbers[op], partial(_added, body, inside))
+                compute_inside(op, numbers[op], inside, partial(_added, body, inside))
             body.add_op(op)
         types = [_boundary_type(delegate.backend, r) for r in outputs]
         name = self._name(place)

@@ -61,7 +61,7 @@ from etir.passes.delegation.owned import own_state
 from etir.passes.delegation.proposed import fit_proposal
 from etir.passes.delegation.repeated import repeat_in_readers
 from etir.passes.delegation.report import DelegationReport, ReportBuilder
-from etir.passes.delegation.sizes_inside import read_sizes_of_inputs
+from etir.passes.delegation.sizes_inside import has_untold_numbers, read_sizes_of_inputs
 from etir.passes.delegation.verify_partitions import check_partitions, partitions_of
 from etir.passes.delegation.what_if import WhatIf
 from etir.passes.generic.cse import CsePass
@@ -236,11 +236,18 @@ class _Method:
         """The partitions that the backend gets, in the order of their first operation; ``whole`` are made already."""
         groups: list[list[int]] = []
         before = [*made, *whole]
-        for unit in drop_cycles(graph, claims.units, before):
-            why = "its pattern and another one would each need the other to run first"
-            claims.reasons.update({graph.ops[i]: why for i in unit})
         cuts = [graph.index[op] for op in self._named(graph, delegate, self.options.cut)]
-        for group in [*whole, *partitions(graph, claims.units, before, split=self.options.split, cuts=cuts)]:
+        while True:
+            for unit in drop_cycles(graph, claims.units, before):
+                why = "its pattern and another one would each need the other to run first"
+                claims.reasons.update({graph.ops[i]: why for i in unit})
+            found = partitions(graph, claims.units, before, split=self.options.split, cuts=cuts)
+            untold = _untold(graph, found) if delegate.backend.sizes_inside else {}
+            if not untold:
+                break
+            claims.units = [unit for unit in claims.units if not any(i in untold for i in unit)]
+            claims.reasons.update({graph.ops[i]: "a size that no tensor of its partition tells" for i in untold})
+        for group in [*whole, *found]:
             ops = [graph.ops[i] for i in group]
             size = sum(1 for op in ops if computes(op))
             why = None
@@ -278,6 +285,17 @@ def partitions(
             groups.setdefault(level, []).extend(contracted.members[node])
     found = [sorted(group) for group in groups.values()]
     return [part for group in found for part in _connected(graph, group)] if split else found
+
+
+def _untold(graph: BlockGraph, groups: list[list[int]]) -> dict[int, None]:
+    """The nodes of partitions that are given a size which nothing in their partition tells."""
+    found: dict[int, None] = {}
+    for group in groups:
+        inside = dict.fromkeys(graph.ops[i] for i in group)
+        for i in group:
+            if has_untold_numbers(graph.ops[i], inside):
+                found[i] = None
+    return found
 
 
 def drop_cycles(graph: BlockGraph, units: list[list[int]], made: list[list[int]]) -> list[list[int]]:

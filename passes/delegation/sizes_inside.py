@@ -7,11 +7,12 @@ stays an input of the delegate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from typing import cast
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of
@@ -19,20 +20,52 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr
 from etir.lowering.build.sizes import SizePool, dim_of
 
+MOST_MAKERS = 12
+"""Operators that are looked at between what tells a size and what is given it, as a view as rows, products, a norm."""
+
 
 def _edge(operator: type[SchemaOp]) -> type[SchemaOp]:
     assert operator.SCHEMA.qualified_name == "aten::sym_size.int", operator.SCHEMA.qualified_name
     return edge.aten.sym_size.int
 
 
-def told_numbers(op: Operation) -> dict[SSAValue, SymExpr]:
-    """The runtime scalars among an operator's operands that are sizes, and that dims of its tensors tell."""
+def telling(op: Operation, inside: Container[Operation] | None = None) -> list[SSAValue]:
+    """The tensors that tell an operator's sizes: its own, then those of which these are made, the nearest first, as
+    rows ``b * n`` of a product are those of a tensor of ``b`` and ``n``. With ``inside``, the makers are these alone.
+    """
+    found = dict.fromkeys(value for value in op.operands if isinstance(value.type, TensorType))
+    waiting, seen = [value for value in found if _is_dynamic(value)], 0
+    while waiting and seen < MOST_MAKERS:
+        maker = waiting.pop(0).owner
+        if not isinstance(maker, Operation) or (inside is not None and maker not in inside):
+            continue
+        seen += 1
+        tensors = [v for v in maker.operands if isinstance(v.type, TensorType) and v not in found and _is_dynamic(v)]
+        found |= dict.fromkeys(tensors)
+        waiting += tensors
+    return [*found]
+
+
+def _is_dynamic(value: SSAValue) -> bool:
+    return DYNAMIC_INDEX in cast("TensorType[Attribute]", value.type).get_shape()
+
+
+def told_numbers(op: Operation, inside: Container[Operation]) -> dict[SSAValue, SymExpr]:
+    """The runtime scalars among an operator's operands that are sizes, and that dims of its tensors tell, or of those
+    which they are made of by operators ``inside`` of its partition (:func:`telling`).
+    """
     found: dict[SSAValue, SymExpr] = {}
     for value in op.operands:
         expr = None if isinstance(value.type, TensorType) else dim_of(value)
-        if isinstance(expr, SymExpr) and _pool(op, lambda made: made).evaluate(expr) is not None:
+        if isinstance(expr, SymExpr) and _pool(op, inside, lambda made: made).evaluate(expr) is not None:
             found[value] = expr
     return found
+
+
+def has_untold_numbers(op: Operation, inside: Container[Operation]) -> bool:
+    """Whether an operator is given a size that no tensor inside of its partition tells (:func:`told_numbers`)."""
+    sizes = [v for v in op.operands if not isinstance(v.type, TensorType) and isinstance(dim_of(v), SymExpr)]
+    return len(dict.fromkeys(sizes)) > (len(told_numbers(op, inside)) if sizes else 0)
 
 
 def read_sizes_of_inputs(func: FuncOp) -> None:
@@ -81,16 +114,22 @@ def read_sizes_of_inputs(func: FuncOp) -> None:
         block.erase_op(op)
 
 
-def compute_inside(op: Operation, numbers: dict[SSAValue, SymExpr], insert: Callable[[Operation], Operation]) -> None:
+def compute_inside(
+    op: Operation,
+    numbers: dict[SSAValue, SymExpr],
+    inside: Container[Operation],
+    insert: Callable[[Operation], Operation],
+) -> None:
     """Give an operator of an outlined function sizes that are read from its tensors. ``numbers`` are those of
-    :func:`told_numbers`, for operands that it still has; ``insert`` puts operations before it.
+    :func:`told_numbers`, for operands that it still has, and ``inside`` is what it was given; ``insert`` puts
+    operations before the operator.
     """
 
     def put(made: Operation) -> Operation:
         made.location = op.location
         return insert(made)
 
-    pool = _pool(op, put)
+    pool = _pool(op, inside, put)
     for index, value in enumerate(op.operands):
         if value in numbers:
             found = pool.evaluate(numbers[value])
@@ -98,6 +137,5 @@ def compute_inside(op: Operation, numbers: dict[SSAValue, SymExpr], insert: Call
             op.operands[index] = pool.scalar(found)
 
 
-def _pool(op: Operation, insert: Callable[[Operation], Operation]) -> SizePool:
-    tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
-    return SizePool(insert, tensors, _edge)
+def _pool(op: Operation, inside: Container[Operation], insert: Callable[[Operation], Operation]) -> SizePool:
+    return SizePool(insert, telling(op, inside), _edge)
