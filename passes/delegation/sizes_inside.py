@@ -20,7 +20,7 @@ from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr
 from etir.lowering.build.sizes import SizePool, dim_of
 
-MOST_MAKERS = 12
+MOST_PRODUCERS = 12
 """Operators that are looked at between what tells a size and what is given it, as a view as rows, products, a norm."""
 
 
@@ -31,16 +31,16 @@ def _edge(operator: type[SchemaOp]) -> type[SchemaOp]:
 
 def telling(op: Operation, inside: Container[Operation] | None = None) -> list[SSAValue]:
     """The tensors that tell an operator's sizes: its own, then those of which these are made, the nearest first, as
-    rows ``b * n`` of a product are those of a tensor of ``b`` and ``n``. With ``inside``, the makers are these alone.
+    rows ``b * n`` of a product are those of a tensor of ``b`` and ``n``. With ``inside``, by these operators alone.
     """
     found = dict.fromkeys(value for value in op.operands if isinstance(value.type, TensorType))
     waiting, seen = [value for value in found if _is_dynamic(value)], 0
-    while waiting and seen < MOST_MAKERS:
-        maker = waiting.pop(0).owner
-        if not isinstance(maker, Operation) or (inside is not None and maker not in inside):
+    while waiting and seen < MOST_PRODUCERS:
+        producer = waiting.pop(0).owner
+        if not isinstance(producer, Operation) or (inside is not None and producer not in inside):
             continue
         seen += 1
-        tensors = [v for v in maker.operands if isinstance(v.type, TensorType) and v not in found and _is_dynamic(v)]
+        tensors = [v for v in producer.operands if isinstance(v.type, TensorType) and v not in found and _is_dynamic(v)]
         found |= dict.fromkeys(tensors)
         waiting += tensors
     return [*found]
