@@ -45,6 +45,7 @@ class Stream {
     std::rewind(file_);
     sum_ = 0;
   }
+  bool at_end() { return std::fgetc(file_) == EOF; }
   bool close() {
     std::FILE* file = file_;
     file_ = nullptr;
@@ -160,7 +161,7 @@ bool Session::restore(const std::string& path, Failure* failure) {
       }
     }
     const uint64_t expected = stream.sum();
-    if (!stream.read(&sum) || sum != expected) return wrong("is damaged");
+    if (!stream.read(&sum) || sum != expected || !stream.at_end()) return wrong("is damaged");
   }
   ++generation_;
   tokens_ = std::move(tokens);

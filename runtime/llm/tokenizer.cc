@@ -117,8 +117,10 @@ std::vector<Tokenizer::Part> Tokenizer::find_added(const Finder& finder, const P
     }
     size_t first = at, last = at + size, length = 0;
     if (found != nullptr && found->single_word) {
-      const bool left = first > 0 && is_word(decode_utf8(text, previous_utf8(text, first), &length));
-      const bool right = last < text.size() && is_word(decode_utf8(text, last, &length));
+      // The package asks another library here than in patterns, to which joiners of letters belong to words.
+      const auto joins = [](uint32_t point) { return is_word(point) || point == 0x200C || point == 0x200D; };
+      const bool left = first > 0 && joins(decode_utf8(text, previous_utf8(text, first), &length));
+      const bool right = last < text.size() && joins(decode_utf8(text, last, &length));
       if (left || right) {
         at = last;
         continue;

@@ -152,6 +152,8 @@ def test_saving_and_restoring(small: SmallModel, last_only: SmallModel, model: L
         raised("E1725", lambda: restored.restore(tmp_path / "bad"))
         (tmp_path / "bad").write_bytes(data[:at])
         raised("E1725", lambda: restored.restore(tmp_path / "bad"))
+    (tmp_path / "bad").write_bytes(data + b"more")
+    raised("E1725", lambda: restored.restore(tmp_path / "bad"))
     assert restored.tokens == held
     assert ids_of(restored.generate(prompt, max_tokens=8)) == small.greedy(prompt, 8)
 

@@ -171,6 +171,14 @@ def word_piece(normalizer: Any, pre_tokenizer: Any) -> Reference:
     return made
 
 
+def test_tokens_that_stand_alone() -> None:
+    """A joiner beside such a token belongs to its word."""
+    made = Reference(models.BPE({letter: id for id, letter in enumerate("ab \u200d\u200c_é")}, []))
+    made.add_tokens([AddedToken("ab", single_word=True)])
+    for text in ("ab", "\u200dab", "ab\u200c", "aab", "ab a", "éab", "_ab", " ab "):
+        assert Tokenizer.from_json(made.to_str()).encode(text) == made.encode(text).ids, text
+
+
 def clip() -> Reference:
     steps = [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
     cut = pre_tokenizers.Split(Regex(CLIP), "removed", invert=True)
