@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, Use
 
 from etir.backends.api.patterns import operator_of
-from etir.backends.native.taken import INDEX, INDEX_SELECT, integers_of, is_long, source_of
+from etir.backends.native.taken import EMBEDDING, INDEX, INDEX_SELECT, integers_of, is_long, source_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
 from etir.dialects.et.weights import payload_of
 from etir.dialects.schema_op import SchemaOp
@@ -56,6 +56,6 @@ def _uses_of_constant(read: GetWeightOp, weight: WeightOp) -> list[Use]:
 def _takes_by(use: Use) -> bool:
     """Whether elements are taken by what is used."""
     op = use.operation
-    if not isinstance(op, SchemaOp) or operator_of(op) not in (INDEX, INDEX_SELECT):
+    if not isinstance(op, SchemaOp) or operator_of(op) not in (EMBEDDING, INDEX, INDEX_SELECT):
         return False
     return source_of(op) is not op.operands[use.index] and not is_long(op)

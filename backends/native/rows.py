@@ -35,7 +35,16 @@ from etir.backends.native.operators import (
 )
 from etir.backends.native.runs import run_of
 from etir.backends.native.statistics import VAR_MEAN
-from etir.backends.native.taken import MOST_NUMBERS, MOST_RUNS, TAKES, is_gathered, is_long, is_short, tables_of
+from etir.backends.native.taken import (
+    EMBEDDING,
+    MOST_NUMBERS,
+    MOST_RUNS,
+    TAKES,
+    is_gathered,
+    is_long,
+    is_short,
+    tables_of,
+)
 from etir.backends.native.truth import CAST, CONNECTIVES, TRUTH
 from etir.backends.native.truth_rows import between_flags, cast_of_code, choices, of_code
 from etir.backends.native.uneven import MOST_POOLS, uneven_runs
@@ -396,7 +405,8 @@ def claimed() -> Sequence[Row]:
         *rows(RESIZES, *COMMON, _resize),
         *_gathers(),
         *rows(["aten.index_select.default"], *FLOATS, _select),
-        *rows(TAKES, *FLOATS, _taken),
+        *rows([name for name in TAKES if name != EMBEDDING], *FLOATS, _taken),
+        *rows([EMBEDDING], *SHAPES, dtypes("float32", of=("weight",)), _taken),
         *rows(["aten.repeat.default", "aten.pixel_unshuffle.default", "aten.diagonal_copy.default"], *COMMON, _static),
         *rows([SCATTER], *COMMON, _scattered),
         *rows([name for name in BETWEEN if name not in WITH_CONDITIONS], *COMMON),

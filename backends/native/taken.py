@@ -1,8 +1,8 @@
 """Operators that take elements of each dim by numbers that are known when the program is compiled: which ones.
 
 Reflecting and replicating what is at the edges, reversing dims, resizing to the nearest element, and indices that are
-constants. Few indices that are a weight become a constant of the function (``embedded.py``), since lowering sees
-nothing else.
+constants, those of a table's rows (``embedding``), too. Few indices that are a weight become a constant of the function
+(``embedded.py``), since lowering sees nothing else.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_by
 from etir.dialects.et.weights import payload_of
 from etir.dialects.schema_op import SchemaOp
 
+EMBEDDING = "aten.embedding.default"
 FLIP = "aten.flip.default"
 INDEX = "aten.index.Tensor"
 INDEX_SELECT = "aten.index_select.default"
 NEAREST = ("aten.upsample_nearest2d.vec", "aten.upsample_nearest2d.default")
 REFLECTION = tuple(f"aten.reflection_pad{n}d.default" for n in (1, 2, 3))
 REPLICATION = tuple(f"aten.replication_pad{n}d.default" for n in (1, 2, 3))
-TAKES = (*REFLECTION, *REPLICATION, FLIP, INDEX)
+TAKES = (*REFLECTION, *REPLICATION, FLIP, INDEX, EMBEDDING)
 """Operators that always are tables; others are so where they are nothing simpler."""
 MOST_RUNS = 1 << 14
 """Runs of numbers of all dims, which are constants of the code, and indices."""
@@ -43,7 +44,7 @@ FEW_COLUMNS = 64
 
 def source_of(op: SchemaOp) -> SSAValue:
     """What elements are taken of."""
-    return cast(SSAValue, op.arg("input" if "input" in op.SCHEMA.index else "self"))
+    return cast(SSAValue, op.arg(next(name for name in ("input", "weight", "self") if name in op.SCHEMA.index)))
 
 
 def tables_of(op: SchemaOp) -> list[Numbers] | None:
@@ -78,6 +79,8 @@ def indices_of(op: SchemaOp) -> tuple[int, SSAValue] | None:
     if operator_of(op) == INDEX_SELECT:
         rank = len(cast("TensorType[Attribute]", source_of(op).type).get_shape())
         return op.arg("dim") % max(1, rank), cast(SSAValue, op.arg("index"))
+    if operator_of(op) == EMBEDDING:
+        return 0, cast(SSAValue, op.arg("indices"))
     given = op.arg("indices") if operator_of(op) == INDEX else ()
     found = [(dim, index) for dim, index in enumerate(given) if index is not None]
     return found[0] if len(found) == 1 else None
@@ -90,13 +93,16 @@ def is_long(op: SchemaOp) -> bool:
     found = indices_of(op)
     if found is None or math.prod(cast("TensorType[Attribute]", found[1].type).get_shape()) <= MOST_RUNS:
         return False
-    return operator_of(op) == INDEX or run_of(found[1]) is None
+    return operator_of(op) in (INDEX, EMBEDDING) or run_of(found[1]) is None
 
 
 def is_gathered(op: SchemaOp) -> bool:
     """Whether code can gather by so many indices: a weight of numbers that are in the dim, none from its end, of which
-    each takes few elements; rows are copied sooner.
+    each takes few elements; rows are copied sooner. What is gathered has its columns apart: rows of a table, which
+    others read as rows, would be there twice.
     """
+    if operator_of(op) == EMBEDDING:
+        return False
     found, given = indices_of(op), cast("TensorType[Attribute]", source_of(op).type).get_shape()
     if found is None or not isinstance(found[1].owner, GetWeightOp) or tables_of(op) is None:
         return False
@@ -127,6 +133,9 @@ def _found(op: SchemaOp, given: Sequence[int]) -> list[Numbers] | None:
         made = cast("TensorType[Attribute]", op.results[0].type).get_shape()
         for dim, factor in zip((2, 3), _factors(op), strict=True):
             tables[dim] = _nearest(given[dim], made[dim], factor)
+    elif name == EMBEDDING:
+        tables[0] = _numbers(op.arg("indices"))
+        return None if tables[0] is None else tables
     elif name == INDEX_SELECT:
         tables[op.arg("dim") % rank] = _numbers(op.arg("index"))
         return None if tables[op.arg("dim") % rank] is None else tables

@@ -218,6 +218,57 @@ def test_one_delegate_that_takes_no_more_memory(name: str) -> None:
     assert torch.allclose(got, model(*inputs), atol=1e-5)
 
 
+class Distances(nn.Module):
+    """Attention with a row of a table for each distance of two tokens, as Conformer has it."""
+
+    def __init__(self, tokens: int, width: int = 8, farthest: int = 4) -> None:
+        super().__init__()
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.table = nn.Embedding(2 * farthest + 1, width)
+        at = torch.arange(tokens)
+        self.register_buffer("distances", (at[:, None] - at).clamp(-farthest, farthest) + farthest)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key = self.query(x), self.key(x)
+        near = torch.einsum("bnd,nrd->bnr", query, self.table(self.distances))
+        return (query @ key.transpose(1, 2) + near).softmax(-1) @ x
+
+
+@pytest.mark.parametrize("tokens", [20, 130])
+def test_rows_of_a_table_by_constant_indices(tokens: int) -> None:
+    """Some are code: a kernel ended the delegate there. Many stay with the kernels."""
+    torch.manual_seed(0)
+    model, inputs = Distances(tokens).eval(), (torch.randn(1, tokens, 8),)
+    plain = etir.compile(torch.export.export(model, inputs), target="etir")
+    made = etir.compile(torch.export.export(model, inputs), target="etir", delegates=["native"])
+    assert [row.op for row in made.delegation.backends[0].rejected] == ["aten.embedding.default"] * (tokens > 20)
+    assert bytes_of(made) <= bytes_of(plain)
+    for native in ("trusted", "refuse"):
+        (got,) = etir.runtime.load(made, native=native).forward(*inputs)
+        assert torch.allclose(got, model(*inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize("padding", [None, 0])
+def test_rows_of_a_table_that_is_read_by_words(padding: int | None) -> None:
+    """Indices that the caller gives, and those that are constants but outside of the table, stay with the kernels."""
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.last = nn.Embedding(9, 8, padding_idx=padding), nn.Linear(8, 8)
+            self.register_buffer("places", torch.tensor([2, 0, 7]))
+
+        def forward(self, words: Tensor) -> Tensor:
+            return self.last(self.table(words) + self.table(self.places).relu())
+
+    torch.manual_seed(0)
+    model, inputs = Words().eval(), (torch.tensor([[8, 0, 1]]),)
+    made = etir.compile(torch.export.export(model, inputs), target="etir", delegates=["native"])
+    assert [row.count for row in made.delegation.backends[0].rejected] == [1]
+    (got,) = etir.runtime.load(made).forward(*inputs)
+    assert torch.allclose(got, model(*inputs), atol=1e-5)
+
+
 TEXT = """
 func.func private @forward_native_0(%x: memref<4x8xf32>, %y: memref<4x10xf32>) attributes {native.outputs = 1 : i64} {
   tile.take %x, %y from [array<i64>, array<i64: 1, 1, 1, 0, 8, 1, 6, 1, 1>] : memref<4x8xf32>, memref<4x10xf32>
