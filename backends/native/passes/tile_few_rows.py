@@ -30,7 +30,7 @@ from etir.backends.native.body import Body
 from etir.backends.native.functions import tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
-from etir.backends.native.sizes import is_known, most
+from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, MapOp, PackOp, ReduceOp, YieldOp, body_of, shape_of
 from etir.backends.native.users import drop_unused, is_read_once, only_writer, place_of, readers_of
 from etir.dialects.context import EtContext
@@ -62,15 +62,14 @@ def read_as_it_lies(func: FuncOp) -> None:
             continue
         m = shape_of(op.a)[-2]
         source = place_of(pack.source)
-        is_fixed = is_known((m, *source.shape, *source.strides, source.offset))
-        if most(m) > rows or not (is_saved or is_fixed):
+        if not is_known((m, *source.shape, *source.strides, source.offset)) or m > rows:
             continue
         if place_of(op.b).shape != shape_of(pack.to):
             continue
         is_column = source.shape[-1] == 1
         if source.strides[-1] == 1 and not is_column:
             _columns(op, pack, source)
-        elif source.strides[-2] == 1 and (most(m) <= sums or (is_column and is_saved)):
+        elif source.strides[-2] == 1 and (m <= sums or (is_column and is_saved)):
             _sums(op, pack, source)
     drop_unused(block)
 
@@ -78,12 +77,10 @@ def read_as_it_lies(func: FuncOp) -> None:
 def _columns(op: BrgemmOp, pack: PackOp, source: Place) -> None:
     """The matrix in panels whose rows lie apart."""
     *batch, k, n = source.shape
-    *steps, row, _ = source.strides
-    if not is_known((n, row)):
-        return
     panel = next((p for p in PANELS if n % p == 0 and p <= shape_of(pack.to)[-1]), None)
     if panel is None:
         return
+    *steps, row, _ = source.strides
     as_panels = Place(source.base, (*batch, n // panel, k, panel), (*steps, panel, row, 1), source.offset)
     packed = op.b
     op.operands[1] = _put(op, cast_of(as_panels, op))
@@ -92,11 +89,11 @@ def _columns(op: BrgemmOp, pack: PackOp, source: Place) -> None:
 
 def _sums(op: BrgemmOp, pack: PackOp, source: Place) -> None:
     """A sum along the depth for every element of the result."""
-    a = place_of(op.a)
+    a, c = place_of(op.a), place_of(op.c)
     lead = len(source.shape) - 2
     m, k = a.shape[-2:]
     n = source.shape[-1]
-    if a.strides[-1] not in (0, 1):
+    if a.strides[-1] not in (0, 1) or not is_known((*a.strides, a.offset, *c.strides, c.offset)):
         return
     dims = (*source.shape[:lead], m, n, k)
     right = Place(source.base, dims, (*source.strides[:lead], 0, *source.strides[:-3:-1]), source.offset)

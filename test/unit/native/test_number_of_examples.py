@@ -47,16 +47,7 @@ class Divided(Layer):
         return torch.matmul(torch.softmax(scores, -1), v)
 
 
-class Turned(Layer):
-    """Queries and keys are turned by their positions, half by half: keys have no panels beside themselves."""
-
-    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
-        angles = torch.arange(WORDS)[:, None] / torch.arange(1, 17)
-        q, k = (x * angles.cos() + torch.cat((-x[..., 8:], x[..., :8]), -1) * angles.sin() for x in (q, k))
-        return f.scaled_dot_product_attention(q, k, v, attn_mask=there.expand(-1, 1, WORDS, WORDS))
-
-
-@pytest.mark.parametrize("layer", [Layer, Divided, Turned])
+@pytest.mark.parametrize("layer", [Layer, Divided])
 def test_attention(layer: type[Layer]) -> None:
     torch.manual_seed(3)
     module, examples = layer().eval(), torch.export.Dim("examples", min=1, max=MOST)
