@@ -184,6 +184,10 @@ class _Plan:
                 reason = self._other_use(name, latent.states)
                 if reason is not None:
                     return op, reason
+            for method in methods(self.module):
+                first, second = (sum(_stores(each, name) for each in method.walk()) for name in latent.states)
+                if first != second:
+                    return op, "a method stores one of latents and what is beside them, and not the other"
         return None
 
     def _other_use(self, name: str, states: tuple[str, str]) -> str | None:
@@ -204,7 +208,7 @@ class _Plan:
                         other = self._other_reader(write.results[0])
                         if other is not None:
                             return f"'{other.name}' reads '{name}', too"
-                elif isinstance(op, WriteStateOp) and op.symbol.root_reference.data == name and op.value not in chosen:
+                elif _stores(op, name) and op.operands[0] not in chosen:
                     return f"'{name}' is stored in another way, too"
             if reads > 1 or sum(_is_in(value, method) for value in chosen) != reads:
                 return f"'{name}' is read more than once"
@@ -234,6 +238,10 @@ _PASSED_ON |= aten.expand.default | aten.slice_scatter.default | aten.cat.defaul
 
 def _state_read(value: SSAValue) -> str | None:
     return value.owner.symbol.root_reference.data if isinstance(value.owner, ReadStateOp) else None
+
+
+def _stores(op: Operation, name: str) -> bool:
+    return isinstance(op, WriteStateOp) and op.symbol.root_reference.data == name
 
 
 def _is_in(value: SSAValue, method: FuncOp) -> bool:

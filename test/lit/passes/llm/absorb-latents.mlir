@@ -95,6 +95,40 @@ func.func @also() -> tensor<1x1x8x6xf32> {
 
 // -----
 
+// The latents are kept for the next call, what is turned is not.
+
+et.weight @kv_b : tensor<14x6xf32> = #et.synthetic<seed = 1>
+et.state @latents : tensor<1x1x8x6xf32>
+et.state @turned : tensor<1x1x8x2xf32>
+
+// CHECK-LABEL: func.func @unsaved
+// CHECK: aten.scaled_dot_product_attention
+// WHY: a method stores one of latents and what is beside them, and not the other
+func.func @unsaved(%q: tensor<1x2x3x6xf32>, %new: tensor<1x1x3x6xf32>, %also: tensor<1x1x3x2xf32>, %positions: tensor<3xi64>) -> tensor<1x2x3x3xf32> {
+  %start = aten.select.int(%positions, dim = 0, index = 0) : (tensor<3xi64>) -> tensor<i64>
+  %a = aten.arange.default(end = 3) : () -> tensor<3xi64>
+  %p = aten.add.Tensor(%a, %start) : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %rows = aten.unsqueeze.default(%p, dim = 1) : (tensor<3xi64>) -> tensor<3x1xi64>
+  %at = aten.arange.default(end = 8) : () -> tensor<8xi64>
+  %mask = aten.le.Tensor(%at, %rows) : (tensor<8xi64>, tensor<3x1xi64>) -> tensor<3x8xi1>
+  %w = et.get_weight @kv_b : tensor<14x6xf32>
+  %held = et.read_state @latents : tensor<1x1x8x6xf32>
+  %other = et.read_state @turned : tensor<1x1x8x2xf32>
+  %c = aten.index_copy.default(%held, dim = 2, %p, %new) : (tensor<1x1x8x6xf32>, tensor<3xi64>, tensor<1x1x3x6xf32>) -> tensor<1x1x8x6xf32>
+  %r = aten.index_copy.default(%other, dim = 2, %p, %also) : (tensor<1x1x8x2xf32>, tensor<3xi64>, tensor<1x1x3x2xf32>) -> tensor<1x1x8x2xf32>
+  %m = aten.linear.default(%c, %w) : (tensor<1x1x8x6xf32>, tensor<14x6xf32>) -> tensor<1x1x8x14xf32>
+  %h = aten.view.default(%m, size = [1, 8, 2, 7]) : (tensor<1x1x8x14xf32>) -> tensor<1x8x2x7xf32>
+  %t = aten.transpose.int(%h, dim0 = 1, dim1 = 2) : (tensor<1x8x2x7xf32>) -> tensor<1x2x8x7xf32>
+  %k, %v = aten.split_with_sizes.default(%t, split_sizes = [4, 3], dim = -1) : (tensor<1x2x8x7xf32>) -> (tensor<1x2x8x4xf32>, tensor<1x2x8x3xf32>)
+  %e = aten.expand.default(%r, size = [-1, 2, -1, -1]) : (tensor<1x1x8x2xf32>) -> tensor<1x2x8x2xf32>
+  %keys = aten.cat.default([%k, %e], dim = -1) : (tensor<1x2x8x4xf32>, tensor<1x2x8x2xf32>) -> tensor<1x2x8x6xf32>
+  %y = aten.scaled_dot_product_attention.default(%q, %keys, %v, %mask) : (tensor<1x2x3x6xf32>, tensor<1x2x8x6xf32>, tensor<1x2x8x3xf32>, tensor<3x8xi1>) -> tensor<1x2x3x3xf32>
+  et.write_state @latents, %c : tensor<1x1x8x6xf32>
+  func.return %y : tensor<1x2x3x3xf32>
+}
+
+// -----
+
 // What is turned is written two positions after the latents.
 
 et.weight @kv_b : tensor<14x6xf32> = #et.synthetic<seed = 1>
