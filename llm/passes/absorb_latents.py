@@ -39,15 +39,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import dtype_of, i64
+from etir.dialects.dtypes import i64
 from etir.dialects.et.layout import dims_of, tensor_of, tensor_type
 from etir.dialects.et.program import ReadStateOp, StateOp, WriteStateOp
-from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.llama import declare
 from etir.llm.passes.attention_forms import Attention, Form, attention_of
 from etir.llm.passes.cached_attention import CachedAttention, CacheWrite, cache_write, visible_positions, without_casts
 from etir.llm.passes.element_values import Elements
 from etir.llm.passes.kernels import missing_kernel
+from etir.llm.passes.state_uses import other_use, retype, starts_as_zeros, state_read, stores
 from etir.lowering.build.builder import Builder, element
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
@@ -167,13 +167,11 @@ class _Plan:
             return missing
         if not form.has_own_steps(op):
             return "its scores or weights are read by something else, too"
-        names = [_state_read(write.held) for write in writes if write is not None]
+        names = [state_read(write.held) for write in writes if write is not None]
         if names[0] is None or names[1] is None or names[0] == names[1]:
             return "latents or what is beside them are no state of their own"
         for name in names:
-            value = self.states[str(name)].value
-            known = value is None or (isinstance(value, BlobAttr) and value.data.has_data)
-            if not known or (isinstance(value, BlobAttr) and any(bytes(value.data.data))):
+            if not starts_as_zeros(self.states[str(name)]):
                 return f"'{name}' does not start as zeros"
         return _Latent(form, given, attention.start, (writes[0], writes[1]), (names[0], names[1]))
 
@@ -185,7 +183,7 @@ class _Plan:
                 if reason is not None:
                     return op, reason
             for method in methods(self.module):
-                first, second = (sum(_stores(each, name) for each in method.walk()) for name in latent.states)
+                first, second = (sum(stores(each, name) for each in method.walk()) for name in latent.states)
                 if first != second:
                     return op, "a method stores one of latents and what is beside them, and not the other"
         return None
@@ -196,52 +194,22 @@ class _Plan:
         chosen = [(latent.given.latents, latent.given.turned)[part] for latent in same]
         if any(name in latent.states for latent in self.latents.values() if latent.states != states):
             return f"'{name}' is read beside different states"
+        inside = {*self.latents, *(step for latent in self.latents.values() for step in latent.form.steps)}
+        reason = other_use(self.module, name, chosen, inside, _PASSED_ON)
+        if reason is not None:
+            return reason
         for method in methods(self.module):
-            reads = 0
-            for op in method.walk():
-                if isinstance(op, ReadStateOp) and op.symbol.root_reference.data == name:
-                    reads += 1
-                    for use in op.result.uses:
-                        write = use.operation
-                        if use.index != 0 or not write.results or write.results[0] not in chosen:
-                            return f"'{write.name}' reads '{name}', too"
-                        other = self._other_reader(write.results[0])
-                        if other is not None:
-                            return f"'{other.name}' reads '{name}', too"
-                elif _stores(op, name) and op.operands[0] not in chosen:
-                    return f"'{name}' is stored in another way, too"
+            reads = sum(state_read(value) == name for op in method.walk() for value in op.results)
             if reads > 1 or sum(_is_in(value, method) for value in chosen) != reads:
                 return f"'{name}' is read more than once"
         return None
 
-    def _other_reader(self, value: SSAValue) -> Operation | None:
-        """What reads latents, or what is made of them, and neither stores them nor is attention over them."""
-        inside = {*self.latents, *(step for latent in self.latents.values() for step in latent.form.steps)}
-        for use in value.uses:
-            op = use.operation
-            if isinstance(op, WriteStateOp | aten.new_empty.default) or op in inside:
-                continue
-            if not isinstance(op, _PASSED_ON):
-                return op
-            for result in op.results:
-                other = self._other_reader(result)
-                if other is not None:
-                    return other
-        return None
-
 
 _VIEWS = aten.view.default | aten.reshape.default
-_PASSED_ON = _VIEWS | aten.linear.default | aten.transpose.int | aten.split_with_sizes.default | aten.to.dtype
-_PASSED_ON |= aten.expand.default | aten.slice_scatter.default | aten.cat.default
+_PASSED_ON = (aten.view.default, aten.reshape.default, aten.linear.default, aten.transpose.int, aten.to.dtype)
+_PASSED_ON += (aten.split_with_sizes.default, aten.expand.default, aten.slice_scatter.default, aten.cat.default)
+_PASSED_ON += (aten.new_empty.default,)
 """What makes keys and values of latents."""
-
-
-def _state_read(value: SSAValue) -> str | None:
-    return value.owner.symbol.root_reference.data if isinstance(value.owner, ReadStateOp) else None
-
-
-def _stores(op: Operation, name: str) -> bool:
-    return isinstance(op, WriteStateOp) and op.symbol.root_reference.data == name
 
 
 def _is_in(value: SSAValue, method: FuncOp) -> bool:
@@ -315,11 +283,7 @@ def _joined(x: SSAValue) -> tuple[SSAValue, SSAValue] | None:
 def _join_states(states: Mapping[str, StateOp], names: tuple[str, str]) -> None:
     """Make one state of two, with the name of the first; the other one goes."""
     first, second = (states[name] for name in names)
-    type = _type_of_both(_tensor_of(first), _tensor_of(second))
-    if first.value is not None:
-        count = dtype_of(type.element_type).itemsize * math.prod(type.get_shape())
-        first.properties["value"] = BlobAttr(Blob.of(bytes(count)))
-    first.properties["type"] = type
+    retype(first, _type_of_both(_tensor_of(first), _tensor_of(second)))
     second.detach()
     second.erase()
 

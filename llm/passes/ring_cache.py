@@ -32,16 +32,16 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from etir.dialects.aten import ops as aten
 from etir.dialects.context import EtContext
-from etir.dialects.dtypes import dtype_of, i1, i64
+from etir.dialects.dtypes import i1, i64
 from etir.dialects.et.layout import Dim, dims_of, tensor_of, tensor_type
 from etir.dialects.et.program import ReadStateOp, StateOp, WriteStateOp
-from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.llama import declare
 from etir.dialects.sym.bounds import bounds
 from etir.llm.passes.attention_forms import Form
 from etir.llm.passes.cached_attention import CachedAttention, CacheWrite, cache_write, cached_attention
 from etir.llm.passes.element_values import Elements
 from etir.llm.passes.kernels import missing_kernel
+from etir.llm.passes.state_uses import other_use, retype, starts_as_zeros, state_read
 from etir.lowering.build.builder import Builder, declared_ranges, element
 from etir.passes.analysis.constants import ConstantStore
 from etir.passes.infra.base import Pass, methods
@@ -139,14 +139,11 @@ class _Plan:
                 f"a window of {found.window} and {'any number of' if tokens is None else tokens} new tokens need "
                 f"the {capacity} positions that there are"
             )
-        names = [_state_read(write.held) for write in (key, value)]
+        names = [state_read(write.held) for write in (key, value)]
         if names[0] is None or names[1] is None or names[0] == names[1]:
             return "keys or values are no state of their own"
         for name in names:
-            state = self.states[str(name)]
-            given = state.value
-            known = given is None or (isinstance(given, BlobAttr) and given.data.has_data)
-            if not known or (isinstance(given, BlobAttr) and any(bytes(given.data.data))):
+            if not starts_as_zeros(self.states[str(name)]):
                 return f"'{name}' does not start as zeros"
         return _Window(found, (key, value), (names[0], names[1]), found.window + tokens - 1)
 
@@ -165,42 +162,13 @@ class _Plan:
         widths = {w.found.window for w in self.windows.values() if name in w.states}
         if len(widths) > 1:
             return f"'{name}' is seen through different windows"
-        for method in methods(self.module):
-            for op in method.walk():
-                if isinstance(op, ReadStateOp) and op.symbol.root_reference.data == name:
-                    for use in op.result.uses:
-                        write = use.operation
-                        if use.index != 0 or not write.results or write.results[0] not in chosen:
-                            return f"'{write.name}' reads '{name}', too"
-                        other = self._other_reader(write.results[0])
-                        if other is not None:
-                            return f"'{other.name}' reads '{name}', too"
-                elif isinstance(op, WriteStateOp) and op.symbol.root_reference.data == name and op.value not in chosen:
-                    return f"'{name}' is stored in another way, too"
-        return None
-
-    def _other_reader(self, value: SSAValue) -> Operation | None:
-        """What reads a cache and neither stores it nor is, after repeats, attention with a window."""
         inside = {*self.windows, *(step for w in self.windows.values() for step in w.found.form.steps)}
-        for use in value.uses:
-            op = use.operation
-            if isinstance(op, WriteStateOp) or op in inside:
-                continue
-            if not isinstance(op, _PASSED_ON):
-                return op
-            other = self._other_reader(op.results[0])
-            if other is not None:
-                return other
-        return None
+        return other_use(self.module, name, chosen, inside, _PASSED_ON)
 
 
-_PASSED_ON = aten.unsqueeze.default | aten.expand.default | aten.reshape.default | aten.view.default
-_PASSED_ON |= aten.transpose.int | aten.to.dtype
+_PASSED_ON = (aten.unsqueeze.default, aten.expand.default, aten.reshape.default, aten.view.default)
+_PASSED_ON += (aten.transpose.int, aten.to.dtype)
 """What repeats heads, and turns keys for products that are written out."""
-
-
-def _state_read(value: SSAValue) -> str | None:
-    return value.owner.symbol.root_reference.data if isinstance(value.owner, ReadStateOp) else None
 
 
 def _largest(op: Operation, dim: Dim) -> int | None:
@@ -214,13 +182,7 @@ def _type_of_ring(type: TensorType[Attribute], length: int) -> TensorType[Attrib
 
 def _shorten(state: StateOp, length: int) -> None:
     assert isinstance(state.type, TensorType)
-    type = _type_of_ring(state.type, length)
-    if state.value is not None:
-        count = dtype_of(type.element_type).itemsize
-        for size in type.get_shape():
-            count *= size
-        state.properties["value"] = BlobAttr(Blob.of(bytes(count)))
-    state.properties["type"] = type
+    retype(state, _type_of_ring(state.type, length))
 
 
 def _drop_reads(method: FuncOp, plan: _Plan) -> None:
