@@ -19,15 +19,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.dtypes import f32
 from etir.dialects.edge import ops as edge
-from etir.dialects.et.layout import Dim, dims_of, is_contiguous, order_of, tensor_of, tensor_type
-from etir.dialects.et.program import GetWeightOp
+from etir.dialects.et.layout import Dim, dims_of, is_contiguous, tensor_of, tensor_type
 from etir.dialects.experts import declare, expert_op
 from etir.interpret.numpy_ops.groups import LANES
 from etir.lowering.build.builder import Builder
@@ -37,6 +35,7 @@ from etir.passes.backend.fuse_quantized.kernels import Kernels
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 from etir.passes.infra.rewriting import Pattern, PatternRewriter, apply_patterns_greedily
+from etir.quantization.passes.experts_to_layers import matrices_as_rows
 from etir.targets.manifest import load
 
 GROUP = 32
@@ -92,11 +91,7 @@ class _Product(Pattern):
             return rewriter.notify_match_failure(f"no kernel takes {count} matrices of {depth}x{columns}")
         if not is_contiguous(tensor_of(given)) or not is_contiguous(tensor_of(op.result)):
             return rewriter.notify_match_failure("rows do not follow each other")
-        stored = np.frombuffer(self.store.data(matrices), np.float32).reshape([shape[d] for d in order_of(type)])
-        rows = stored.transpose(np.argsort(order_of(type))).swapaxes(1, 2).reshape(count * columns, depth)
-        owner = matrices.owner
-        hint = owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else "matrices"
-        weight = self.store.make(np.ascontiguousarray(rows).tobytes(), tensor_type(f32, rows.shape), op, f"{hint}_rows")
+        weight = matrices_as_rows(self.store, matrices, op)
         rewriter.insert_op(weight)
         b = Builder(rewriter, "edge")
         sizes = b.sizes(given)

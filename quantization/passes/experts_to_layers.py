@@ -25,7 +25,7 @@ from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from etir.dialects.context import EtContext
 from etir.dialects.control.ops import ScanOp, yielded
@@ -84,18 +84,12 @@ class _Loop(Pattern):
         if matrices is None or not self.store.is_constant(matrices):
             return rewriter.notify_match_failure("no loop over rows that choose a constant matrix each")
         type = tensor_of(matrices)
-        count, depth, columns = shape = type.get_shape()
+        shape = type.get_shape()
+        columns = shape[2]
         if 0 in shape or type.element_type != f32:
             return rewriter.notify_match_failure("matrices of another dtype than float32, or none")
-        order = order_of(type)
-        stored = np.frombuffer(self.store.data(matrices), np.float32).reshape([shape[d] for d in order])
-        rows = stored.transpose(np.argsort(order)).swapaxes(1, 2).reshape(count * columns, depth)
-        owner = matrices.owner
-        hint = owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else "experts"
         # The like of the constant is an operator: a loop has no name of its own.
-        weight = self.store.make(
-            np.ascontiguousarray(rows).tobytes(), tensor_type(f32, rows.shape), op, f"{hint}{ROWS}"
-        )
+        weight = matrices_as_rows(self.store, matrices, op)
         arguments = {"input": op.inputs[0], "weight": weight.results[0], "experts": op.inputs[1], "columns": columns}
         made = expert_op().make(arguments, [op.outputs[0].type], location=op.location)
         rewriter.insert_op(weight)
@@ -103,6 +97,20 @@ class _Loop(Pattern):
         rewriter.replace_op(op, list(made.results))
         self.made = True
         return None
+
+
+def matrices_as_rows(store: ConstantStore, matrices: SSAValue, like: Operation) -> Operation:
+    """A constant ``[count * columns, depth]``, placed as an operator is: of float32 ``[count, depth, columns]`` the
+    columns of each matrix as rows, below each other.
+    """
+    type = tensor_of(matrices)
+    count, depth, columns = shape = type.get_shape()
+    order = order_of(type)
+    stored = np.frombuffer(store.data(matrices), np.float32).reshape([shape[d] for d in order])
+    rows = stored.transpose(np.argsort(order)).swapaxes(1, 2).reshape(count * columns, depth)
+    owner = matrices.owner
+    hint = owner.symbol.root_reference.data if isinstance(owner, GetWeightOp) else "experts"
+    return store.make(np.ascontiguousarray(rows).tobytes(), tensor_type(f32, rows.shape), like, f"{hint}{ROWS}")
 
 
 def _matrices(op: ScanOp) -> SSAValue | None:
