@@ -18,7 +18,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -112,29 +111,32 @@ def _function(
         lines.append(f"  const long d{d} = left % {lead[d]}; left /= {lead[d]};")
     lines.append("  (void)left; (void)part;")
 
-    def block(tile: Tile, some_rows: Sequence[bool], some_columns: Sequence[bool]) -> list[str]:
-        """The tile ``x`` of a row, so many rows and columns of which are there."""
-        out: list[str] = []
-        for number, (name, value) in enumerate(operands):
-            if value is tiles:
-                at = f" + (row * {wide} + x) * {each}"
-            else:
-                steps = strides_of(value.type)
-                at = "".join(f" + d{d} * {steps[d]}" for d in range(len(lead)) if steps[d])
-                at += f" + y * {OUT * steps[-3]} + x * {OUT * steps[-2]}"
-            out.append(f"float* const {name} = p{number}{at};")
-        return [*out, *at_tile, tile(some_rows, some_columns)]
-
-    for part, (start, count, some_rows) in product(range(len(parts)), rows):
-        lines.append(f"  if (part == {part} && y >= {start} && y < {start + count}) {{")
-        for begin, run, some_columns in columns:
-            lines.append(f"    for (long x = {begin}; x < {begin + run}; ++x) {{")
-            lines += [f"      {line}" for line in block(parts[part], some_rows, some_columns)]
+    at_x: list[str] = []
+    for number, (name, value) in enumerate(operands):
+        if value is tiles:
+            at = f" + (row * {wide} + x) * {each}"
+        else:
+            steps = strides_of(value.type)
+            at = "".join(f" + d{d} * {steps[d]}" for d in range(len(lead)) if steps[d])
+            at += f" + y * {OUT * steps[-3]} + x * {OUT * steps[-2]}"
+        at_x.append(f"float* const {name} = p{number}{at};")
+    # One loop that chooses what a tile calls: with a loop for each, compilers optimize the addresses in all of them.
+    for start, count, some_rows in rows:
+        if count < high:
+            lines.append(f"  if (y >= {start} && y < {start + count})")
+        lines += [f"  for (long x = 0; x < {wide}; ++x) {{", *(f"    {line}" for line in (*at_x, *at_tile))]
+        for part, tile in enumerate(parts):
+            chosen = f"if (part == {part}) " if len(parts) > 1 else ""
+            lines.append(f"    {chosen}{{")
+            for number, (begin, run, some_columns) in enumerate(columns):
+                before = "else " if number else ""
+                where = f"if (x < {begin + run}) " if number + 1 < len(columns) else ""
+                lines.append(f"      {before}{where}{tile(some_rows, some_columns)}")
             lines.append("    }")
         lines.append("  }")
     lines.append("}")
     grain = max(1, GRAIN * len(parts) // (POINTS * wide * channels))
-    return CFunction("\n".join(lines), count_of_rows * len(parts), grain)
+    return CFunction("\n".join(lines), count_of_rows * len(parts), grain, calls=True)
 
 
 def _helper(name: str, parameters: str, lanes: Callable[[str], list[str]], channels: int, cpu: Cpu) -> str:
