@@ -30,6 +30,7 @@ import numpy as np
 from etir.backends.native.cpu import cpu
 from etir.backends.native.functions import outputs_of
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import print_c
 from etir.backends.native.print_sizes import given_sizes, is_dynamic
@@ -95,6 +96,7 @@ def findings_at(tiled: Tiled, given: list[np.ndarray], limit: int, pool: ThreadP
     for name in here():
         scheduled = tiled.func.clone()
         choose_schedules(scheduled, cpu(name))
+        share_kernels(scheduled, cpu(name))
         try:
             verify_function(scheduled, cpu(name), tiled.shapes, tiled.arena_bytes)
         except EtirError as error:
@@ -174,6 +176,7 @@ def functions(names: list[str]) -> Iterator[tuple[str, Tiled]]:
         for tiled in found:
             scheduled = tiled.func.clone()
             choose_schedules(scheduled, cpu(here()[0]))
+            share_kernels(scheduled, cpu(here()[0]))
             text = print_c(scheduled, cpu(here()[0])).text
             if text not in seen:
                 seen[text] = None

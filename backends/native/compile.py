@@ -40,6 +40,7 @@ from etir.backends.native.passes.tile_pieces import copy_pieces
 from etir.backends.native.passes.tile_rows import fuse_rows
 from etir.backends.native.passes.tile_scale import fold_scales
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.passes.tile_sink import sink_fills
 from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import Proven, verify_function
@@ -184,13 +185,14 @@ def _compiled(
     shapes = readable_shapes(outlined)
     sources: list[CSource] = []
     scheduled, proven = copy_of(func), Proven()
-    free = [op for op in scheduled.walk() if isinstance(op, TemplateOp) and op.schedule is None]
+    given = [(op, op.schedule) for op in scheduled.walk() if isinstance(op, TemplateOp)]
     for target in chosen:
-        for op in free:
-            op.schedule = None
+        for op, schedule in given:
+            op.schedule = schedule
         if measured is not None:
             measured.apply(scheduled, target)
         choose_schedules(scheduled, target)
+        share_kernels(scheduled, target)
         verify_function(scheduled, target, shapes, arena, proven)
         sources.append(print_c(scheduled, target, table=True))
     if measured is not None:

@@ -146,6 +146,7 @@ class _Printer:
         calls = [f"void* args[{most}];", *map(self._with_sizes, calls)]
         sizes = [] if self.sizes is None else self.sizes.entry()
         helpers = [] if self.sizes is None else self.sizes.helpers()
+        visible = '__attribute__((visibility("default")))' + ("" if self.cpu.linked else " ETIR_AS_IS")
         text = "\n".join(
             [
                 prologue,
@@ -154,7 +155,7 @@ class _Printer:
                 *([table_text(len(self.places))] if self.places else []),
                 *self.texts,
                 *(f"{self._linkage(name)} void {text}" for name, text in self.shared_out.items()),
-                f'__attribute__((visibility("default"))) int32_t {entry}(const struct etir_native_call* call) {{',
+                f"{visible} int32_t {entry}(const struct etir_native_call* call) {{",
                 *(f"  {line}" for line in ((*entry_lines(), *sizes, *calls) if self.places else (*sizes, *calls))),
                 "  return 0;",
                 "}",
@@ -179,9 +180,11 @@ class _Printer:
         return f"{given}{name}(call, args);"
 
     def _linkage(self, name: str) -> str:
-        """What is called once is a part of the entry. Compilers would copy all others there as well, and take longer
-        for that than for the functions of small steps.
+        """What is called once is a part of an entry that is linked with others. Compilers would copy all others there
+        as well, and take longer for that than for the functions of small steps.
         """
+        if not self.cpu.linked:
+            return "static ETIR_AS_IS"
         return "static" if self.called[name] == 1 else "ETIR_NOINLINE"
 
     def _function(self, base: str, function: CFunction, count: int) -> str:
@@ -193,7 +196,7 @@ class _Printer:
             name = f"{base}{number}"
             self.functions[key] = name
             function = self._with_helpers(name, function)
-            self.texts.append(self._with_sizes(part_text(name, function, count), True))
+            self.texts.append(self._with_sizes(part_text(name, function, count, self.cpu), True))
             units = self._units(function, count)
             self.shared_out[name] = (
                 f"{name}(const struct etir_native_call* call, void** given) {{\n"

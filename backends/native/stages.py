@@ -39,7 +39,7 @@ def stages(target: Cpu) -> str:
     return (
         f"native-to-tile{{family={target.family}}},tile-forward,tile-scale,tile-few-rows,tile-fuse,tile-attention,"
         f"tile-columns,tile-rows{{cpu={target.name}}},tile-sink,tile-inside,tile-pieces,tile-order,"
-        f"tile-schedule{{cpu={target.name}}}"
+        f"tile-schedule{{cpu={target.name}}},tile-share{{cpu={target.name}}}"
     )
 
 

@@ -194,7 +194,7 @@ def _source(functions: Sequence[CFunction], count: int, target: Cpu) -> str:
     for number, function in enumerate(functions):
         name = f"candidate{number}"
         parts += [helper.replace("@", name) for helper in function.helpers]
-        parts.append(part_text(name, function, count))
+        parts.append(part_text(name, function, count, target))
     parts.append(f'__attribute__((visibility("default"))) void {ENTRY}(int64_t number, void* given) {{')
     for number, function in enumerate(functions):
         parts.append(f"  if (number == {number}) candidate{number}_part(given, 0, {function.units});")

@@ -35,8 +35,9 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.brgemm_share import shared_entries
 from etir.backends.native.kernels.brgemm_text import ProductText
-from etir.backends.native.kernels.brgemm_tile import LINE, MOST_ADDRESSES, WIDEST
+from etir.backends.native.kernels.brgemm_tile import LINE, MOST_ADDRESSES, SHARED, WIDEST
 from etir.backends.native.kernels.sums import added_operand, begins_with
 from etir.backends.native.kernels.template import (
     CFunction,
@@ -186,7 +187,16 @@ class Brgemm(Template):
     """Products of a matrix and panels."""
 
     name = "brgemm"
-    entries = {"tile": 2, "depth": 1, "rows": 1, "panels": 1, "lines": 1, "taps": 1, "unroll": 1}
+    entries = {
+        "tile": 2,
+        "depth": 1,
+        "rows": 1,
+        "panels": 1,
+        "lines": 1,
+        "taps": 1,
+        "unroll": 1,
+        **dict.fromkeys(SHARED, 1),
+    }
 
     def schedule(self, op: BrgemmOp, cpu: Cpu) -> dict[str, Any]:
         """Vectors of a tile divide a panel; all registers but those for b and one for a are sums."""
@@ -255,6 +265,9 @@ class Brgemm(Template):
         block = max(rows, int(cpu.l2 * 5 / 8) // (4 * depth) // rows * rows)
         whole = {} if isinstance(k, Size) else {"depth": depth}
         return {"tile": [rows, vectors], **whole, "rows": min(block, most(m)), **unrolled(cpu)}
+
+    def shared(self, ops: Sequence[BrgemmOp], cpu: Cpu) -> dict[BrgemmOp, dict[str, int]]:
+        return shared_entries(ops, cpu)
 
     def candidates(self, op: BrgemmOp, cpu: Cpu) -> list[dict[str, Any]]:
         """Lower and narrower tiles, shorter slices of depth, lines apart."""

@@ -19,6 +19,8 @@ from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, WeightOp, row_major, shape_of, strides_of
 from etir.backends.native.users import base_of
 
+LONG = 2048
+"""Cycles of a tile beside which the loops around it take no time, even as compilers first make them."""
 FETCHED = 128 * 1024
 """Bytes of a right operand of which panels are fetched ahead."""
 
@@ -143,7 +145,13 @@ class ProductText(TileText):
             lines = ["const unsigned int mode = vflush();", *lines, "vflush_as(mode);"]
         helpers = (body_function(self.op.body.block), *self.tiles.values())
         work = most(2 * self.m * self.n * self.k * count) / most(units)
-        return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers)
+        return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers, self.cycles() >= LONG)
+
+    def cycles(self) -> int:
+        """The cycles that a tile takes: two multiply-adds of vectors each, or one where they are two instructions."""
+        low = min(self.rows, most(self.m) * self.lines)
+        products = low * self.vectors * self.wide * most(self.depth) * self.taps
+        return products // 2 if self.cpu.fma else products
 
     def _unit(self, count: int, blocks: int, groups: int) -> list[str]:
         """The parts of a unit: panels outermost where the weights are too many for the second cache."""
@@ -212,17 +220,21 @@ class ProductText(TileText):
         rest = 0 if self.is_cut_late else self.panels % self.wide
         whole = self.panels - (1 if cut else 0)
         if self.lines > 1:
+            rest = 0
+        return [*lines, *self._panels(self.block_height(), width, cut, rest, whole)]
+
+    def block_height(self) -> Heights | Size:
+        """The rows of a block, or of the lines that are one tile together."""
+        if self.lines > 1:
             last = len(shape_of(self.op.c)) - 3
-            extent = shape_of(self.op.c)[last]
-            most_lines, others = divmod(extent, self.lines)
+            most_lines, others = divmod(shape_of(self.op.c)[last], self.lines)
             counts = [self.lines] * (most_lines > 0) + [others] * (others > 0)
-            height = Heights([count * self.m for count in counts], f"d{last} < {most_lines}")
-            return [*lines, *self._panels(height, width, cut, 0, whole)]
+            return Heights([count * self.m for count in counts], f"d{last} < {most_lines}")
         if isinstance(self.m, Size):
-            return [*lines, *self._panels(self.m, width, cut, rest, whole)]
+            return self.m
+        blocks = self.blocks()
         heights = [self.block] if blocks == 1 else [self.block, self.m - self.block * (blocks - 1)]
-        height = Heights([*dict.fromkeys(heights)], f"block < {blocks - 1}")
-        return [*lines, *self._panels(height, width, cut, rest, whole)]
+        return Heights([*dict.fromkeys(heights)], f"block < {blocks - 1}")
 
     def _panels(self, height: Heights | Size, width: int, cut: int, rest: int, whole: int) -> list[str]:
         if self.wide > 1:

@@ -5,6 +5,9 @@ A register tile is ``m`` rows by ``n`` vectors of columns: for each step of dept
 instructions would be a sixth of all. Sums of a run of products are added to those before, which rest outside of the
 registers; between slices of depth, and of taps, they rest in c.
 
+What only some products of a function need (slices, runs, loops over taps, a rest of steps) a tile may have for the sake
+of others, with which it is one function then (``brgemm_share.py``): its schedule says so.
+
 Rows of a tile lie at one distance, or go on in the next lines of an image: their places are then computed when a tile
 starts, and are in general registers while it runs.
 """
@@ -18,6 +21,7 @@ from functools import cached_property
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.brgemm_places import Places
 from etir.backends.native.kernels.sums import begins_with
 from etir.backends.native.kernels.template import DECLARE, integers, is_light
 from etir.backends.native.sizes import Size, is_known, most
@@ -39,6 +43,12 @@ RUN = 256
 depth.
 """
 
+SHARED = ("slices", "runs", "loops", "odd", "fetched")
+"""What a tile may have besides what its own product needs, as entries of a schedule: sums that rest in c between slices
+of depth, or outside of the registers between runs; so many loops over taps; steps that unrolled ones leave; lines of
+the cache that those fetch.
+"""
+
 Column = tuple[int, int, "int | str"]
 """A vector of columns of a tile: its offset in c and in b, and how many lanes are there, a number or a name of C."""
 
@@ -48,7 +58,7 @@ def _sum(row: int | str, column: int) -> str | int:
     return f"{row} + {column}" if isinstance(row, (Size, str)) else row + column
 
 
-class TileText:
+class TileText(Places):
     """The register tiles of one product, as functions of C, which are made when they are first asked for.
 
     ``passes`` is how many tiles use a panel before the next one is used, each of which fetches a part of that; 0 where
@@ -80,6 +90,7 @@ class TileText:
         self.extra = [(row, 0 if shape_of(e)[-1] == 1 else one) for e, row, one in steps]
         self.slices = -(-self.k // self.depth)
         self.is_sliced = self.slices != 1 or bool(self.cut_taps)
+        self.shared = {name: integers(op, name, (0,))[0] for name in SHARED}
         self.begins = begins_with(op) if self.is_sliced else None
         """The extra operand that sums begin with."""
         self.light = is_light(op.body.block)
@@ -106,7 +117,10 @@ class TileText:
             found["run"] = self._steps_of_run()
         if not is_known((self.m, self.k, *found.values())) or len(self._starts(self.rows)) > ADDRESSES:
             return {}
-        given = {name: stride for name, stride in found.items() if stride}
+        added = [f"{name}{level}" for level in range(self._loops_added) for name in ("ta", "tb")]
+        given = {name: stride for name, stride in found.items() if stride or name in added}
+        if self.shared["runs"]:
+            given["several"] = int(self.has_runs)
         if self.fetches and not self.cut_taps:
             given["share"] = self._share()
         if self.wide == 1 and self._may_be_far():
@@ -121,9 +135,38 @@ class TileText:
         is_one = self.wide == 1 and self.cpu.l2 != 0 and not self.cut_taps
         return self.passes != 0 or (is_one and is_known((self.m, self.n, self.k)) and self.row == self.panel)
 
-    def _loops(self) -> list[tuple[int, tuple[int, int]]]:
+    @cached_property
+    def own_loops(self) -> list[tuple[int, tuple[int, int]]]:
         """The loops over taps: how many there are, and the floats to the next one in a and in b."""
         return [(count, steps) for count, steps in self.tap_loops if count > 1]
+
+    @property
+    def _loops_added(self) -> int:
+        """How many loops of one tap are around the others, as other products have more."""
+        return max(0, self.shared["loops"] - len(self.own_loops))
+
+    def _loops(self) -> list[tuple[int, tuple[int, int]]]:
+        """The loops of the tile."""
+        return [(1, (0, 0))] * self._loops_added + self.own_loops
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether the tile is told if sums rest in c before it, or after."""
+        return self.is_sliced or bool(self.shared["slices"])
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether sums of the product are added to others before all are there."""
+        return self.level_of_own_run() >= 0
+
+    def level_of_own_run(self) -> int:
+        """How many of the product's loops over taps are around a run; -1 where there is one run."""
+        return self._run([count for count, _ in self.own_loops])
+
+    @property
+    def has_odd(self) -> bool:
+        """Whether steps may be left when as many as stand one after another are done."""
+        return not is_known((self.k,)) or self.k % self.unroll != 0 or self.depth % self.unroll != 0
 
     def needs_sizes(self, name: str) -> bool:
         """Whether a tile is given the sizes of the call."""
@@ -175,12 +218,14 @@ class TileText:
         if self.passes and self.cut_taps:
             out.append("  long ahead = 0;")
         out += self._fetch_late(rows, columns)
-        level_of_run = self._run([count for count, _ in loops])
+        level_of_run = self._level_of_run()
         is_in_runs = self._steps_of_run() > 0
         end_of_run: list[str] = []
+        several = f"if ({self._step_of('several', int(self.has_runs))}) " if self.shared["runs"] else ""
         if level_of_run >= 0:
-            out.append("  vf " + ", ".join(f"t{i}_{j} = vset(0.0f)" for i, j in sums) + ";")
+            out += self._before_runs(sums, several)
             end_of_run = [*(f"    t{i}_{j} += s{i}_{j};" for i, j in sums), *zeros]
+            end_of_run = [f"    {several}{{", *end_of_run, "    }"] if several else end_of_run
         for level, (count, _) in enumerate(loops):
             count = self._step_of(f"taps{level}", count)
             out.append(f"  for (long tap{level} = 0; tap{level} < {count}; ++tap{level}) {{")
@@ -205,7 +250,7 @@ class TileText:
             out.append(f"  for (; k + {self.unroll} <= {end}; k += {self.unroll}) {{")
             out += [line for lines in step for line in ("    {", *lines, "    }")]
             out += [*self._fetch(width, self.unroll), f"    {on(self.unroll)}", "  }"]
-        if self.unroll == 1 or not is_known((self.k,)) or self.k % self.unroll or self.depth % self.unroll:
+        if self.unroll == 1 or self.has_odd or self.shared["odd"]:
             out += [f"  for (; k < {end}; ++k) {{", *step[0]]
             out += [*self._fetch(width, 1), f"    {on(1)}", "  }"]
         if level_of_run == len(loops):
@@ -221,8 +266,9 @@ class TileText:
             if level_of_run == level:
                 out += end_of_run
         if end_of_run:
-            out += [f"    s{i}_{j} = t{i}_{j};" for i, j in sums]
-        if not self.is_sliced:
+            ends = [f"    s{i}_{j} = t{i}_{j};" for i, j in sums]
+            out += [f"    {several}{{", *ends, "    }"] if several else ends
+        if not self.has_slices:
             out.append("  (void)first; (void)last;")
         else:
             out += self._begin(sums, columns)
@@ -273,9 +319,8 @@ class TileText:
             return []
         if not self.cut_taps:
             on = f"{steps} * share" if "share" in self.given else floats
-            lines = " ".join(
-                f"__builtin_prefetch(next + {at}, 0, 2);" for at in range(0, max(floats, 1) if steps > 1 else 1, LINE)
-            )
+            count = max(self.lines_fetched(), self.shared["fetched"]) if steps > 1 else 1
+            lines = " ".join(f"__builtin_prefetch(next + {LINE * line}, 0, 2);" for line in range(count))
             return [f"    {lines} next += {on};"]
         rows = range(0, floats, self.panel)
         lines = [
@@ -284,6 +329,10 @@ class TileText:
             for column in range(0, width, LINE)
         ]
         return [*lines, f"    ahead += {floats};"]
+
+    def lines_fetched(self) -> int:
+        """The lines of the next panel that steps which stand one after another fetch; at least one."""
+        return max(1, -(-self.unroll * self._share() // LINE))
 
     def _share(self) -> int:
         """The floats of the next panel that a step of depth fetches."""
@@ -299,7 +348,7 @@ class TileText:
         may_be_far = "far" in self.given
         if may_be_far or self._is_far():
             late.append(("c", self.op.c, "if (far) " if may_be_far else "", 1))
-        if self.is_sliced and self.begins is None and (may_be_far or not self._is_far()):
+        if self.has_slices and self.begins is None and (may_be_far or not self._is_far()):
             late.append(("c", self.op.c, "if (!first && !far) " if may_be_far else "if (!first) ", 0))
         out: list[str] = []
         for name, operand, condition, writes in late:
@@ -336,9 +385,24 @@ class TileText:
         as the depth, a tile is the same as of products that are deeper. Else 0.
         """
         runs = -(-most(self.depth) // RUN)
-        counts = [count for count, _ in self._loops()]
-        is_each = bool(counts) and is_known((self.k,)) and self._run(counts) == len(counts)
-        return -(-most(self.depth) // (runs * self.unroll)) * self.unroll if runs > 1 or is_each else 0
+        is_each = bool(self.own_loops) and is_known((self.k,)) and self.level_of_own_run() == len(self.own_loops)
+        if runs > 1 or is_each:
+            return -(-most(self.depth) // (runs * self.unroll)) * self.unroll
+        return most(self.depth) if self.shared["runs"] and not self.has_runs else 0
+
+    def _level_of_run(self) -> int:
+        """The loops of the tile that are around a run of products; -1 where there is one run."""
+        own = self.level_of_own_run()
+        if own < 0:
+            return len(self._loops()) if self.shared["runs"] else -1
+        return own + self._loops_added
+
+    def _before_runs(self, sums: Sequence[tuple[int, int]], several: str) -> list[str]:
+        """The sums of the runs before, which are 0 at first; ``several`` is the condition that there are some."""
+        if not several:
+            return ["  vf " + ", ".join(f"t{i}_{j} = vset(0.0f)" for i, j in sums) + ";"]
+        names = ", ".join(f"t{i}_{j}" for i, j in sums)
+        return [f"  vf {names};", f"  {several}{{", *(f"    t{i}_{j} = vset(0.0f);" for i, j in sums), "  }"]
 
     def _run(self, counts: Sequence[int]) -> int:
         """How many loops of taps are around a run of products, after which its sums are added to the others: as few as
@@ -364,10 +428,10 @@ class TileText:
                     self._extra(x, f"e{x}", self._at(e, i), columns[j]) for x, e in enumerate(self.op.extra)
                 ]
                 lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
-            lines = ["  if (last) {", *lines, "  }"] if self.is_sliced else lines
+            lines = ["  if (last) {", *lines, "  }"] if self.has_slices else lines
             return [*lines, *stores]
         lines += self._keep(rows, columns) if self._is_kept else stores
-        if self.is_sliced:
+        if self.has_slices:
             lines.append("  if (!last) return;")
         if self.crosses:
             return [*lines, *self._body_of_rows(rows, columns)]
@@ -412,10 +476,6 @@ class TileText:
         """Whether sums are on the stack until a long body reads them, since c is the memory of what it reads, too."""
         return self.op.over is not None and self.begins is None
 
-    def _step_of(self, name: str, number: int) -> int | str:
-        """A number, by its name where a tile is given it."""
-        return name if name in self.given else number
-
     def _keep(self, rows: int, columns: list[Column]) -> list[str]:
         """Stores the sums on the stack, where they are in nobody's way until the body reads them."""
         lanes, count = self.cpu.vector, len(columns)
@@ -443,47 +503,6 @@ class TileText:
             result = f"@_body({', '.join(parts)})"
             lines.append(f"    {self._store(0, column, result, 'c_')}")
         return [*lines, "  }"]
-
-    def _place(self, operand: SSAValue, row: str) -> str:
-        """The floats from the first row of the lines to row ``row`` of all of them, an expression of C."""
-        strides = strides_of(operand.type)
-        name = self._name(operand)
-        line = self._step_of(f"line_{name}", strides[self._line_dim(operand)])
-        step = self._step_of(f"ld{name}", strides[-2])
-        return f"({row} / {self.m} * {line} + {row} % {self.m} * {step})" if line or step else "0"
-
-    def _at(self, operand: SSAValue, row: int) -> int | str:
-        """The floats to a row of a tile, of an operand: from the tile's first one, or from that of the lines."""
-        if self.crosses:
-            return self._place(operand, f"(r + {row})")
-        return self._fixed(operand, row)
-
-    def _row_of_a(self, row: int) -> int | str:
-        """The floats from the first row of a tile to another one, of the left operand."""
-        if self.crosses:
-            return f"row{row}" if row else 0
-        return self._fixed(self.op.a, row)
-
-    def _fixed(self, operand: SSAValue, row: int) -> int | str:
-        """The floats from the first row of a tile to another one, of an operand."""
-        strides = strides_of(operand.type)
-        name = self._name(operand)
-        terms = [(row, f"ld{name}", strides[-2])]
-        if self.lines > 1:
-            line = strides[self._line_dim(operand)]
-            terms = [(row // self.m, f"line_{name}", line), (row % self.m, f"ld{name}", strides[-2])]
-        named = [f"{count} * {name}" for count, name, _ in terms if count and name in self.given]
-        number = sum(count * step for count, name, step in terms if name not in self.given)
-        return " + ".join([*named, *([str(number)] if number else [])]) if named else number
-
-    def _name(self, operand: SSAValue) -> str:
-        """What an operand is called."""
-        operands = [self.op.a, self.op.c, *self.op.extra]
-        return ("a", "c", *(f"e{x}" for x in range(len(self.op.extra))))[operands.index(operand)]
-
-    def _line_dim(self, operand: SSAValue) -> int:
-        """The dim of lines: that of the batch which lies innermost, before the taps."""
-        return -3 - (len(self.op.tap_counts) if operand is self.op.a else 0)
 
     def _load(self, name: str, row: int | str, one: int, column: Column) -> str:
         if not one:

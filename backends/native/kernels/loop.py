@@ -47,7 +47,7 @@ def _calls(block: Block, prefix: str, names: Mapping[SSAValue, str], cpu: Cpu) -
         function = template_of(inner).c(inner, cpu)
         name = f"@_{prefix}{number}"
         helpers += [helper.replace("@", name) for helper in function.helpers]
-        helpers.append(part_text(name, function, len(inner.operands)))
+        helpers.append(part_text(name, function, len(inner.operands), cpu))
         operands = ", ".join(f"(void*){names[v]}" for v in inner.operands)
         operands += ", (void*)sizes" if uses_sizes(function) else ""
         calls.append(f"{{ void* of[] = {{{operands}}}; {name}_part(of, 0, {function.units}); }}")
@@ -169,7 +169,7 @@ class Rows(_Parts):
         border = float_text(op.border.value.data)
 
         def fill(to: str, floats: int) -> str:
-            return f"for (long f = 0; f < {floats}; ++f) ({to})[f] = {border};"
+            return f"@_fill({to}, {floats});"
 
         numbers = {name: range(start, start + n) for name, start, n in _groups(op)}
 
@@ -207,7 +207,9 @@ class Rows(_Parts):
             lines.append(f"  const long turn = (top + {size}) % {size} ? {size} - (top + {size}) % {size} : 0;")
             lines += [f"  {line}" for line in addresses("turned", ("turn",))]
         lines += [*(f"  {call}" for call in calls), "}"]
-        return CFunction("\n".join(lines), op.slots, 1, (*helpers, *others))
+        filling = f"for (long f = 0; f < floats; ++f) to[f] = {border};"
+        helpers.insert(0, f"ETIR_NOINLINE void @_fill(float* to, long floats) {{\n  {filling}\n}}")
+        return CFunction("\n".join(lines), op.slots, 1, (*helpers, *others), calls=True)
 
     def numpy(self, op: RowsOp, operands: Sequence[Any]) -> None:
         import numpy as np

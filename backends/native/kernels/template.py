@@ -28,13 +28,15 @@ class CFunction:
 
     ``body`` are statements that do the units from ``begin`` to ``end`` on the operands ``p0``, ``p1``, ...; ``helpers``
     are functions before it, ``@`` in whose names and uses stands for the name of this one. ``units`` is how many units
-    there are, ``grain`` the least that is worth a thread.
+    there are, ``grain`` the least that is worth a thread. ``calls`` says that its time is spent in helpers that are
+    functions of their own, so that nothing is gained where a compiler optimizes what calls them.
     """
 
     body: str
     units: int
     grain: int = 1
     helpers: tuple[str, ...] = ()
+    calls: bool = False
 
 
 class Template(ABC):
@@ -47,6 +49,10 @@ class Template(ABC):
 
     def schedule(self, op: Any, cpu: Cpu) -> dict[str, Any]:
         """The schedule that is taken where the operation has none, by a model of the processor."""
+        return {}
+
+    def shared(self, ops: Sequence[Any], cpu: Cpu) -> dict[Any, dict[str, int]]:
+        """Entries that the schedules of some of a function's operations get so that they have code in common."""
         return {}
 
     def candidates(self, op: Any, cpu: Cpu) -> list[dict[str, Any]]:
@@ -138,17 +144,19 @@ def uses_sizes(function: CFunction) -> bool:
     return any("<|" in text for text in (function.body, str(function.units), *function.helpers))
 
 
-def part_text(name: str, function: CFunction, count: int) -> str:
+def part_text(name: str, function: CFunction, count: int, cpu: Cpu) -> str:
     """``void NAME_part(void* given, int64_t begin, int64_t end)``: some units on ``count`` operands.
 
-    It is never inlined: the entry would have a copy of everything, and compilers take half of their time for that.
+    It is never inlined: the entry would have a copy of everything, and compilers take half of their time for that. One
+    that only calls others stays as it is, but in code that is linked with a program, of which every byte counts.
     """
+    kind = "static ETIR_AS_IS" if function.calls and not cpu.linked else "ETIR_NOINLINE"
     declared = [f"  float* const p{i} = ((float**)given)[{i}];" for i in range(count)]
     if uses_sizes(function):
         declared += [f"  const int64_t* const sizes = ((const int64_t**)given)[{count}];", f"  {DECLARE}"]
     return "\n".join(
         [
-            f"ETIR_NOINLINE void {name}_part(void* given, int64_t begin, int64_t end) {{",
+            f"{kind} void {name}_part(void* given, int64_t begin, int64_t end) {{",
             *declared,
             *(f"  {line.replace('@', name)}" for line in function.body.splitlines()),
             "}",

@@ -25,6 +25,7 @@ from etir.backends.native.cpu import cpu
 from etir.backends.native.image import flat_image
 from etir.backends.native.packing import packed
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.print_c import ENTRY, CSource, print_c
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BufferOp, extent_of
@@ -103,6 +104,7 @@ def _source(func: FuncOp, name: str, arena_bytes: int | None) -> tuple[CSource, 
     if arena_bytes is None:
         arena_bytes, gaps = set_apart(func)
     choose_schedules(func, cpu(name))
+    share_kernels(func, cpu(name))
     return print_c(func, cpu(name)), arena_bytes, gaps
 
 

@@ -19,6 +19,7 @@ from etir.backends.native.interpreted import array_in, run_function, values_of
 from etir.backends.native.packing import packed
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.print_c import ENTRY, print_c, weights_of
 from etir.backends.native.print_sizes import given_sizes, is_dynamic
 from etir.backends.native.specialize import type_at
@@ -72,6 +73,7 @@ class Code:
         self.arena_bytes = plan_function(func)
         target = cpu(name)
         choose_schedules(func, target)
+        share_kernels(func, target)
         self.text = print_c(func, target).text
         self.weights = {op: packed(op, (weights or {})[op.symbol.data]) for op in weights_of(func)}
         outputs = outputs_of(func)

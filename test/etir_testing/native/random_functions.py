@@ -24,6 +24,7 @@ from etir.backends.native.flags import flags
 from etir.backends.native.loop import LoopOp
 from etir.backends.native.lowering.images import identity
 from etir.backends.native.passes.tile_schedule import choose_schedules
+from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.tile import (
@@ -149,6 +150,7 @@ def scheduled(func: FuncOp, name: str) -> FuncOp:
     """A copy with the schedules of a processor."""
     copy = func.clone()
     choose_schedules(copy, cpu(name))
+    share_kernels(copy, cpu(name))
     return copy
 
 

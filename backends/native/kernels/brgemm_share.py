@@ -1,0 +1,121 @@
+"""One register tile for several products of a function.
+
+Products differ in whether sums rest in c between slices of depth, in whether those of runs are added to others, in how
+many loops over taps there are, in whether steps are left that do not fill an unrolled one, and in what those fetch.
+Each difference makes a function of its own, of some three hundred lines, although a tile that has all of it does as
+well for those that need less, at the price of a few tests: a compiler takes half of its time for register tiles. So
+products whose tiles are otherwise the same get what any of them needs, where that makes fewer tiles: tiles of different
+heights are different functions anyway. The sums are the same bits: what a product does not need is not done.
+
+Short products, and those of few rows, keep tiles of their own: tests are more of their time. So does code that is
+linked with a program, of which every byte counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.brgemm_text import Heights, ProductText
+from etir.backends.native.kernels.brgemm_tile import SHARED
+from etir.backends.native.kernels.template import body_function
+from etir.backends.native.sizes import is_known
+from etir.backends.native.tile import BrgemmOp
+
+SHORT = 512
+"""Cycles of a tile below which a product keeps one of its own."""
+FEW = 2
+"""Lines of the cache that a tile may fetch although its product needs fewer."""
+LINES = dict(zip(SHARED, (30, 60, 4, 35, 1), strict=True))
+"""How many lines of a tile of about a hundred each need adds, in hundredths of them."""
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Products whose tiles are the same functions, of some heights, when they have ``needs``."""
+
+    ops: tuple[BrgemmOp, ...]
+    needs: tuple[int, ...]
+    heights: frozenset[int]
+
+    def with_(self, other: _Alike) -> _Alike:
+        """These and others with what any of them needs."""
+        needs = tuple(map(max, self.needs, other.needs))
+        return _Alike((*self.ops, *other.ops), needs, self.heights | other.heights)
+
+    @property
+    def lines(self) -> int:
+        """About how many lines its tiles are."""
+        return len(self.heights) * (100 + sum(map(int.__mul__, LINES.values(), self.needs)))
+
+
+def shared_entries(ops: Sequence[BrgemmOp], cpu: Cpu) -> dict[BrgemmOp, dict[str, int]]:
+    """The entries that schedules of some products get besides their own, so that their tiles are one function."""
+    if cpu.linked:
+        return {}
+    groups: dict[Hashable, dict[tuple[int, ...], _Alike]] = {}
+    own: dict[BrgemmOp, tuple[int, ...]] = {}
+    for op in ops:
+        text = ProductText(op, cpu)
+        if (key := _key(text)) is not None:
+            own[op] = needs = _needs(text)
+            alike = _Alike((op,), needs, _heights(text))
+            group = groups.setdefault(key, {})
+            group[needs] = group[needs].with_(alike) if needs in group else alike
+    found: dict[BrgemmOp, dict[str, int]] = {}
+    for group in groups.values():
+        for alike in _merged([*group.values()]):
+            needed = [own[op] for op in alike.ops]
+            mixed = {
+                name: most
+                for number, (name, most) in enumerate(zip(SHARED, alike.needs, strict=True))
+                if any(needs[number] != most for needs in needed)
+            }
+            found |= {op: mixed for op in alike.ops if mixed}
+    return found
+
+
+def _merged(parts: list[_Alike]) -> list[_Alike]:
+    """Parts, of which those two become one that spare most lines, as long as that spares any."""
+    while True:
+        spared = [(a.lines + b.lines - a.with_(b).lines, a, b) for a, b in combinations(parts, 2)]
+        most, a, b = max(spared, key=lambda one: one[0], default=(0, None, None))
+        if a is None or b is None or most <= 0:
+            return parts
+        parts = [*(part for part in parts if part not in (a, b)), a.with_(b)]
+
+
+def _heights(text: ProductText) -> frozenset[int]:
+    """The heights of the tiles of a product."""
+    height = text.block_height()
+    assert isinstance(height, Heights), "sizes are known"
+    return frozenset(rows for _, rows in height.tiles(text.rows))
+
+
+def _needs(text: ProductText) -> tuple[int, ...]:
+    """What a product needs, in the order of :data:`SHARED`."""
+    odd, lines = text.unroll > 1 and text.has_odd, text.lines_fetched() if text.fetches and text.unroll > 1 else 0
+    return (int(text.is_sliced), int(text.has_runs), len(text.own_loops), int(odd), lines)
+
+
+def _key(text: ProductText) -> Hashable | None:
+    """All that a tile depends on besides its height and what may be shared; None for a product that keeps a tile of its
+    own.
+    """
+    if not is_known((text.m, text.k, text.panels, text.n)) or text.cycles() < SHORT:
+        return None
+    if not text.given or text.wide > 1 or text.crosses or text.cut_taps:
+        return None
+    if text.level_of_own_run() not in (-1, len(text.own_loops)):
+        return None
+    return (
+        *(text.rows, text.vectors, text.panel, text.row, text.unroll),
+        text.m if text.lines > 1 else 0,
+        max(FEW, text.lines_fetched()) if text.fetches else 0,
+        *(name for name in text.given if name.startswith(("ld", "line_", "share", "far"))),
+        *(text.op.over is None, text.begins),
+        *((row != 0, one) for row, one in text.extra),
+        body_function(text.op.body.block),
+    )
