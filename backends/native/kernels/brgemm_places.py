@@ -7,7 +7,7 @@ its own one in that.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from functools import cached_property
 
 from xdsl.ir import SSAValue
 
@@ -23,9 +23,9 @@ class Places(ABC):
     crosses: bool
     """Whether a tile goes on from one line in the next."""
 
-    @property
+    @cached_property
     @abstractmethod
-    def given(self) -> Mapping[str, int]:
+    def given(self) -> dict[str, int]:
         """The numbers that a tile is given as arguments, by name."""
 
     def _step_of(self, name: str, number: int) -> int | str:
