@@ -30,6 +30,9 @@ in memory of its own first."""
 SAVES = "native.saves"
 """Of an outlined function and of that of ``tile``: what code does without, by name (``savings.py``)."""
 
+PLANES = "planes"
+"""What is saved where products write planes, and read what they add to their sums of them."""
+
 
 def saved(func: FuncOp) -> tuple[str, ...]:
     """What the code of a function does without."""

@@ -31,6 +31,8 @@ that do so together:
 * ``dense``: large buffers begin at multiples of 16 bytes, no longer of a line of the cache.
 * ``close``: rows of a multiple of 4 KiB lie side by side, although a cache has few places for those that do.
 * ``unjoined``: a convolution of few images that are joined for it alone adds up those of each of them.
+* ``planes``: products write planes that the program gives back (``tile-forward``), and read what they add to their sums
+  of planes, so that no image with its channels side by side is there beside them.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
 * ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is as many rows of tiles at a time
@@ -58,7 +60,7 @@ from etir.backends.api.memory import PlansOnly
 from etir.backends.native.asked import watched
 from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.functions import CUT, DIRECT, LATE, ROOM, SAVES, saved
+from etir.backends.native.functions import CUT, DIRECT, LATE, PLANES, ROOM, SAVES, saved
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import is_join
 from etir.backends.native.made import keep_made
@@ -98,11 +100,12 @@ QUICK = (
     "dense",
     "close",
     "unjoined",
+    PLANES,
 )
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
-LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", TILES))
+LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", PLANES, TILES))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_WORK = 100_000
 """Operations of ``tile`` in all functions that are tried for one: nothing more is tried then, so that a large function

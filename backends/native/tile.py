@@ -324,8 +324,6 @@ class BrgemmOp(TemplateOp):
             raise VerifyException("a is [..., m, k], b [..., panels, k, panel] and c [..., m, n]")
         if a[-1] != b[-2] or a[-2] != c[-2] or not is_in_panels(c[-1], b[-3], b[-1]):
             raise VerifyException(f"dims of a {a}, b {b} and c {c} do not fit")
-        if strides_of(self.a.type)[-1] != 1 and a[-1] != 1:
-            raise VerifyException("elements of a row of a lie side by side")
         if any(shape_of(e) not in (c, (*c[:-1], 1)) for e in self.extra):
             raise VerifyException("extra operands have the shape of c, or one column")
         verify_body(self.body, 1 + len(self.extra))

@@ -35,15 +35,16 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.apart import has_apart, is_apart, is_in_registers
+from etir.backends.native.kernels.brgemm_result import SHARED
 from etir.backends.native.kernels.brgemm_share import shared_entries
 from etir.backends.native.kernels.brgemm_text import ProductText
-from etir.backends.native.kernels.brgemm_tile import LINE, MOST_ADDRESSES, SHARED, WIDEST
+from etir.backends.native.kernels.brgemm_tile import LINE, MOST_ADDRESSES, WIDEST
 from etir.backends.native.kernels.sums import added_operand, begins_with
 from etir.backends.native.kernels.template import (
     CFunction,
     Template,
     integers,
-    is_light,
     run_body,
     set_schedule,
     template,
@@ -169,8 +170,10 @@ def _rests(op: BrgemmOp) -> bool:
 
 
 def may_rest(op: BrgemmOp) -> bool:
-    """Whether sums may lie in c: what is in the same memory is read after them otherwise."""
-    return op.over is None or begins_with(op) is not None
+    """Whether sums may lie in c: what is in the same memory is read after them otherwise, and columns lie apart in no
+    slice.
+    """
+    return not is_apart(op.c) and (op.over is None or begins_with(op) is not None)
 
 
 def _panels_at_once(rows: int, vectors: int, cpu: Cpu) -> int:
@@ -211,7 +214,7 @@ class Brgemm(Template):
             return {"tile": [m, whole], "depth": k, "panels": wide}
         vectors = min(2 if cpu.vector > 4 or cpu.registers < 32 else 4, whole)
         rows = min((cpu.registers - vectors - 1) // vectors, 14)
-        if rows <= MOST_ADDRESSES and (lines := lines_together(op, cpu, rows)) * m > rows:
+        if rows <= MOST_ADDRESSES and not has_apart(op) and (lines := lines_together(op, cpu, rows)) * m > rows:
             taps = {"taps": 1} if op.taps is not None and op.tap_counts[0] > 1 and may_rest(op) else {}
             return {"tile": [rows, vectors], "depth": k, "rows": m, "lines": lines, **taps, **unrolled(cpu)}
         lines = min(rows // m, shared_lines(op)) if m <= rows else 1
@@ -328,16 +331,14 @@ class Brgemm(Template):
         if not 1 <= unroll <= MOST_UNROLLED:
             return f"1 to {MOST_UNROLLED} steps of depth stand one after the other"
         if not may_rest(op) and _rests(op):
-            return "sums rest in c, which may be the memory of an extra operand"
+            return "sums rest in c, whose columns lie apart or which may be the memory of an extra operand"
+        if lines > 1 and rows < lines * block and has_apart(op):
+            return "tiles that go over lines have columns side by side"
         if wide > 1 and (vectors * cpu.vector != panel or depth < shape_of(op.a)[-1]):
             return "several panels at once need whole panels and the whole depth"
         row, column = strides_of(op.b.type)[-2:]
         if column != 1 or isinstance(row, Size):
             return "columns of a panel lie side by side, its rows at a distance that is known"
-        if shape_of(op.c)[-1] != 1 and any(strides_of(v.type)[-1] not in (0, 1) for v in (op.c, *op.extra)):
-            return "columns of c and of the extra operands lie side by side, or are one"
-        if strides_of(op.c.type)[-1] != 1 and shape_of(op.c)[-1] != 1:
-            return "columns of c lie side by side"
         return None
 
     def in_place(self, op: BrgemmOp) -> Sequence[SSAValue]:
@@ -347,7 +348,7 @@ class Brgemm(Template):
         if _rests(op):
             begins = begins_with(op)
             return () if begins is None else (op.extra[begins],)
-        return op.extra if is_light(op.body.block) or op.over is not None else ()
+        return op.extra if is_in_registers(op) or op.over is not None else ()
 
     def in_place_always(self, op: BrgemmOp) -> Sequence[SSAValue]:
         """Those of a product that is short enough for no schedule to cut its depth, or short enough not to be cut
@@ -356,7 +357,7 @@ class Brgemm(Template):
         """
         k = shape_of(op.a)[-1]
         is_cut = op.taps is not None and op.tap_counts[0] > 1
-        if not op.extra or (at_least(DEPTH_OF_PARTS, k) and not is_cut):
+        if not op.extra or is_apart(op.c) or (at_least(DEPTH_OF_PARTS, k) and not is_cut):
             return op.extra
         func = op.parent_op()
         is_deep = at_least(MOST_DEPTH_WHOLE, k) and isinstance(func, FuncOp) and saves(func, "deep")

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.brgemm_result import SHARED
 from etir.backends.native.kernels.brgemm_text import Heights, ProductText
-from etir.backends.native.kernels.brgemm_tile import SHARED
 from etir.backends.native.kernels.template import body_function
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp
@@ -114,8 +114,8 @@ def _key(text: ProductText) -> Hashable | None:
         *(text.rows, text.vectors, text.panel, text.row, text.unroll),
         text.m if text.lines > 1 else 0,
         max(FEW, text.lines_fetched()) if text.fetches else 0,
-        *(name for name in text.given if name.startswith(("ld", "line_", "share", "far"))),
+        *(name for name in text.given if name.startswith(("ld", "line_", "along_", "column_", "share", "far"))),
         *(text.op.over is None, text.begins),
-        *((row != 0, one) for row, one in text.extra),
+        *((row != 0, one != 0, one == 1) for row, one in text.extra),
         body_function(text.op.body.block),
     )

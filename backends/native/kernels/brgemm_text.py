@@ -298,13 +298,18 @@ class ProductText(TileText):
         for loop, rows in loops:
             name = self._tile(rows, wide, width, last, bool(there))
             at = f"group * {self.wide * self.panel} + {column}"
-            extras = "".join(
-                f", e{i} + r * {row}" + (f" + {at}" if one else "") for i, (row, one) in enumerate(self.extra)
-            )
-            operands = f"a + r * {self.lda} + p, b + {offset} + {column}, c + r * {self.ldc} + {at}{extras}"
+
+            on_a = "p" if self.along_a == 1 else f"p * {self.along_a}"
+
+            def along(step: int, at: str = at) -> str:
+                return "" if not step else f" + {at}" if step == 1 else f" + ({at}) * {step}"
+
+            extras = "".join(f", e{i} + r * {row}{along(one)}" for i, (row, one) in enumerate(self.extra))
+            operands = f"a + r * {self.lda} + {on_a}, b + {offset} + {column}"
+            operands += f", c + r * {self.ldc}{along(self.column)}{extras}"
             if self.crosses:
-                extras = "".join(f", e{i}" + (f" + {at}" if one else "") for i, (_, one) in enumerate(self.extra))
-                operands = f"a + p, b + {offset} + {column}, c + {at}{extras}"
+                extras = "".join(f", e{i}{along(one)}" for i, (_, one) in enumerate(self.extra))
+                operands = f"a + {on_a}, b + {offset} + {column}, c + {at}{extras}"
             if self.passes and self.cut_taps:
                 share = -(-self.depth * self.panel // self.passes)
                 operands += f", next + ((r - r0 + {self.rows - 1}) / {self.rows} * {share} & -{self.panel})"

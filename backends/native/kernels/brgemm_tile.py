@@ -14,18 +14,14 @@ starts, and are in general registers while it runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
-from xdsl.ir import SSAValue
-
-from etir.backends.native.cpu import Cpu
-from etir.backends.native.kernels.brgemm_places import Places
-from etir.backends.native.kernels.sums import begins_with
-from etir.backends.native.kernels.template import DECLARE, integers, is_light
-from etir.backends.native.sizes import Size, is_known, most
-from etir.backends.native.tile import BrgemmOp, extent_of, shape_of, strides_of
+from etir.backends.native.kernels.apart import column_step
+from etir.backends.native.kernels.brgemm_result import Column, ResultText, sum_text
+from etir.backends.native.kernels.template import DECLARE
+from etir.backends.native.sizes import is_known, most
+from etir.backends.native.tile import extent_of, strides_of
 
 LINE = 16
 """Floats of a line of a cache."""
@@ -43,60 +39,9 @@ RUN = 256
 depth.
 """
 
-SHARED = ("slices", "runs", "loops", "odd", "fetched")
-"""What a tile may have besides what its own product needs, as entries of a schedule: sums that rest in c between slices
-of depth, or outside of the registers between runs; so many loops over taps; steps that unrolled ones leave; lines of
-the cache that those fetch.
-"""
 
-Column = tuple[int, int, "int | str"]
-"""A vector of columns of a tile: its offset in c and in b, and how many lanes are there, a number or a name of C."""
-
-
-def _sum(row: int | str, column: int) -> str | int:
-    """The offset of a column in a row."""
-    return f"{row} + {column}" if isinstance(row, (Size, str)) else row + column
-
-
-class TileText(Places):
-    """The register tiles of one product, as functions of C, which are made when they are first asked for.
-
-    ``passes`` is how many tiles use a panel before the next one is used, each of which fetches a part of that; 0 where
-    nothing is to be fetched ahead.
-    """
-
-    def __init__(self, op: BrgemmOp, cpu: Cpu):
-        self.op, self.cpu = op, cpu
-        self.m, self.k = shape_of(op.a)[-2:]
-        self.n = shape_of(op.c)[-1]
-        self.panels, _, self.panel = shape_of(op.b)[-3:]
-        self.rows, self.vectors = integers(op, "tile", (1, 1))
-        (self.depth,) = integers(op, "depth", (self.k,))
-        (self.block,) = integers(op, "rows", (self.m,))
-        (self.wide,) = integers(op, "panels", (1,))
-        (self.lines,), (self.unroll,) = integers(op, "lines", (1,)), integers(op, "unroll", (1,))
-        counts = op.tap_counts
-        self.taps = math.prod(counts)
-        depth = len(counts)
-        steps = zip(strides_of(op.a.type)[-2 - depth : -2], strides_of(op.b.type)[-3 - depth : -3], strict=True)
-        taps = list(zip(counts, steps, strict=True))
-        cut = int(bool(integers(op, "taps", (0,))[0]))
-        self.cut_taps, self.tap_loops = taps[:cut], taps[cut:]
-        self.crosses = self.lines > 1 and self.rows < self.lines * self.m
-        self.between, self.row = strides_of(op.b.type)[-3:-1]
-        self.lda, self.ldc = strides_of(op.a.type)[-2], strides_of(op.c.type)[-2]
-        # One column is the same for all columns of c.
-        steps = [(e, *strides_of(e.type)[-2:]) for e in op.extra]
-        self.extra = [(row, 0 if shape_of(e)[-1] == 1 else one) for e, row, one in steps]
-        self.slices = -(-self.k // self.depth)
-        self.is_sliced = self.slices != 1 or bool(self.cut_taps)
-        self.shared = {name: integers(op, name, (0,))[0] for name in SHARED}
-        self.begins = begins_with(op) if self.is_sliced else None
-        """The extra operand that sums begin with."""
-        self.light = is_light(op.body.block)
-        self.is_cut_late = isinstance(self.panels, Size)
-        self.passes = 0
-        self.tiles: dict[str, str] = {}
+class TileText(ResultText):
+    """The register tiles of one product, as functions of C, which are made when they are first asked for."""
 
     @cached_property
     def given(self) -> dict[str, int]:
@@ -111,6 +56,9 @@ class TileText(Places):
         found = {f"ld{name}": strides_of(operand.type)[-2] for name, operand in operands.items()}
         if self.lines > 1:
             found |= {f"line_{name}": strides_of(v.type)[self._line_dim(v)] for name, v in operands.items()}
+        found |= {"along_a": self.along_a} if self.along_a != 1 else {}
+        columns = {f"column_{name}": column_step(operand) for name, operand in operands.items() if name != "a"}
+        found |= {name: step for name, step in columns.items() if step != 1}
         for level, (count, (a, b)) in enumerate(self._loops()):
             found |= {f"taps{level}": count, f"ta{level}": a, f"tb{level}": b}
         if is_known((self.k,)):
@@ -148,11 +96,6 @@ class TileText(Places):
     def _loops(self) -> list[tuple[int, tuple[int, int]]]:
         """The loops of the tile."""
         return [(1, (0, 0))] * self._loops_added + self.own_loops
-
-    @property
-    def has_slices(self) -> bool:
-        """Whether the tile is told if sums rest in c before it, or after."""
-        return self.is_sliced or bool(self.shared["slices"])
 
     @property
     def has_runs(self) -> bool:
@@ -244,7 +187,8 @@ class TileText(Places):
         step = [self._step(rows, width, columns, number) for number in range(self.unroll)]
 
         def on(steps: int) -> str:
-            return " ".join(f"{name} += {steps};" for name in ["a", *far]) + f" b += {steps * self.row};"
+            on_a = self.depth_of_a(steps)
+            return " ".join(f"{name} += {on_a};" for name in ["a", *far]) + f" b += {steps * self.row};"
 
         if self.unroll > 1:
             out.append(f"  for (; k + {self.unroll} <= {end}; k += {self.unroll}) {{")
@@ -280,7 +224,7 @@ class TileText(Places):
         """The multiply-adds of a step of depth, of which several stand one after the other."""
         load = f"vload_some(b + {{}}, {self.panel})" if self.panel < self.cpu.vector else "vload(b + {})"
         at = number * self.row
-        out = [f"    const vf w{j} = {load.format(_sum(column[1], at))};" for j, column in enumerate(columns)]
+        out = [f"    const vf w{j} = {load.format(sum_text(column[1], at))};" for j, column in enumerate(columns)]
         for i in range(rows):
             products = " ".join(f"s{i}_{j} = vfma(s{i}_{j}, x{i}, w{j});" for j in range(len(columns)))
             out.append(f"    const vf x{i} = vset({self._element_of_a(i, rows, number)}); {products}")
@@ -306,11 +250,12 @@ class TileText(Places):
     def _element_of_a(self, row: int, rows: int, number: int) -> str:
         """The C of an element of the left operand: that of a row of a tile in a step of several."""
         starts = self._starts(rows) if self.given else [0]
+        element = self.depth_of_a(number)
         if len(starts) == 1:
-            return f"a[{_sum(self._row_of_a(row), number)}]"
+            return f"a[{sum_text(self._row_of_a(row), element)}]"
         start = max(one for one in starts if one <= row)
         at = ("", "lda + ", "2 * lda + ", "lda3 + ")[row - start] if "lda" in self.given else ""
-        return f"{f'a{start}_' if start else 'a'}[{at}{number}]"
+        return f"{f'a{start}_' if start else 'a'}[{at}{element}]"
 
     def _fetch(self, width: int, steps: int) -> list[str]:
         """What so many steps of depth fetch of the panel that is used next: lines of 16 floats."""
@@ -344,7 +289,7 @@ class TileText(Places):
         """
         if self.cpu.l2 == 0 or self.crosses:
             return []
-        late = [(f"e{x}", e, "", 0) for x, e in enumerate(self.op.extra) if self.extra[x][0] and self.extra[x][1]]
+        late = [(f"e{x}", e, "", 0) for x, e in enumerate(self.op.extra) if self.extra[x][0] and self.extra[x][1] == 1]
         may_be_far = "far" in self.given
         if may_be_far or self._is_far():
             late.append(("c", self.op.c, "if (far) " if may_be_far else "", 1))
@@ -361,7 +306,7 @@ class TileText(Places):
                 ]
             else:
                 at = [self._at(operand, i) for i in range(rows)]
-                places = [_sum(row, column) for row in at for column, _, _ in columns if column % LINE == 0]
+                places = [sum_text(row, column) for row in at for column, _, _ in columns if column % LINE == 0]
                 lines = self._fetched(places, name, writes)
             out += [f"  {condition}{{", *(f"    {line}" for line in lines), "  }"]
         return out
@@ -371,14 +316,16 @@ class TileText(Places):
 
     def _may_be_far(self) -> bool:
         """Whether products of another size may have this tile and fetch c."""
-        return self.cpu.vector >= WIDEST and self.cpu.l2 != 0 and self.op.over is None and not self.crosses
+        is_plain = self.op.over is None and not self.crosses and self.column == 1
+        return self.cpu.vector >= WIDEST and self.cpu.l2 != 0 and is_plain
 
     def _is_far(self) -> bool:
         """Whether c is too large for the second cache, and its memory no operand's: stores would wait for its lines.
         With other than the widest vectors a tile writes few of them.
         """
         bytes_ = 4 * most(extent_of(self.op.c.type))
-        return self.cpu.vector >= WIDEST and self.op.over is None and bytes_ > self.cpu.l2 // 2
+        is_plain = self.op.over is None and self.column == 1
+        return self.cpu.vector >= WIDEST and is_plain and bytes_ > self.cpu.l2 // 2
 
     def _steps_of_run(self) -> int:
         """Steps of depth in a run of products, if one tap has several, or is one as other taps are: where it is as long
@@ -413,105 +360,3 @@ class TileText(Places):
             level -= 1
             length *= counts[level]
         return -1 if level == 0 and length <= RUN else level
-
-    def _finish(self, rows: int, columns: list[Column]) -> list[str]:
-        """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
-        sums = [(i, j) for i in range(rows) for j in range(len(columns))]
-        stores = [f"    {self._store(self._at(self.op.c, i), columns[j], f's{i}_{j}')}" for i, j in sums]
-        is_plain = len(list(self.op.body.block.ops)) == 1 and not self.extra
-        if is_plain:
-            return stores
-        lines: list[str] = []
-        if self.light:
-            for i, j in sums:
-                parts = [f"s{i}_{j}"] + [
-                    self._extra(x, f"e{x}", self._at(e, i), columns[j]) for x, e in enumerate(self.op.extra)
-                ]
-                lines.append(f"    s{i}_{j} = @_body({', '.join(parts)});")
-            lines = ["  if (last) {", *lines, "  }"] if self.has_slices else lines
-            return [*lines, *stores]
-        lines += self._keep(rows, columns) if self._is_kept else stores
-        if self.has_slices:
-            lines.append("  if (!last) return;")
-        if self.crosses:
-            return [*lines, *self._body_of_rows(rows, columns)]
-        lines_of = rows // self.m if self.lines > 1 else 1
-        if lines_of > 1:
-            starts = ["float* const c_ = c;", *(f"const float* const e{x}_ = e{x};" for x in range(len(self.extra)))]
-            lines.append(f"  {' '.join(starts)}")
-            lines.append(f"  for (long line = 0; line < {lines_of}; ++line) {{")
-            for name, operand in (("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))):
-                step = self._step_of(f"line_{name}", strides_of(operand.type)[-3])
-                lines.append(f"    {name} = {name}_ + line * {step};")
-        lines.append(f"  for (long i = 0; i < {rows // lines_of}; ++i) {{")
-        row = "i" if lines_of == 1 else f"(line * {rows // lines_of} + i)"
-        for j, column in enumerate(columns):
-            parts = [self._sums("c", row, j, columns)]
-            parts += [self._extra(x, f"e{x}", 0, column) for x in range(len(self.extra))]
-            result = f"@_body({', '.join(parts)})"
-            lines.append(f"    {self._store(0, column, result)}")
-        steps = "".join(f" e{x} += {self._step_of(f'lde{x}', row)};" for x, (row, _) in enumerate(self.extra) if row)
-        lines += [f"    c += {self._step_of('ldc', self.ldc)};{steps}", "  }"]
-        return [*lines, "  }"] if lines_of > 1 else lines
-
-    def _begin(self, sums: Sequence[tuple[int, int]], columns: list[Column]) -> list[str]:
-        """Add to the sums what those of the slices before are, or what they begin with."""
-
-        def added(name: str, operand: SSAValue, one: int) -> list[str]:
-            values = (self._load(name, self._at(operand, i), one, columns[j]) for i, j in sums)
-            return [f"    s{i}_{j} += {value};" for (i, j), value in zip(sums, values, strict=True)]
-
-        before = added("c", self.op.c, 1)
-        if self.begins is None:
-            return ["  if (!first) {", *before, "  }"]
-        start = added(f"e{self.begins}", self.op.extra[self.begins], self.extra[self.begins][1])
-        return ["  if (first) {", *start, "  } else {", *before, "  }"]
-
-    def _extra(self, number: int, name: str, at: int | str, column: Column) -> str:
-        """A vector of an extra operand; of one that the sums have begun with what changes nothing when it is added."""
-        return "vset(-0.0f)" if number == self.begins else self._load(name, at, self.extra[number][1], column)
-
-    @property
-    def _is_kept(self) -> bool:
-        """Whether sums are on the stack until a long body reads them, since c is the memory of what it reads, too."""
-        return self.op.over is not None and self.begins is None
-
-    def _keep(self, rows: int, columns: list[Column]) -> list[str]:
-        """Stores the sums on the stack, where they are in nobody's way until the body reads them."""
-        lanes, count = self.cpu.vector, len(columns)
-        kept = [(i, j, lanes * (i * count + j)) for i in range(rows) for j in range(count)]
-        stores = [f"    vstore(kept + {at}, s{i}_{j});" for i, j, at in kept]
-        return [f"    float kept[{rows * count * lanes}];", *stores]
-
-    def _sums(self, name: str, row: str, number: int, columns: list[Column]) -> str:
-        """The sums of a row in column ``number``, which are stored in c, or on the stack."""
-        if not self._is_kept:
-            return self._load(name, 0, 1, columns[number])
-        lanes = self.cpu.vector
-        return f"vload(kept + {row} * {lanes * len(columns)} + {lanes * number})"
-
-    def _body_of_rows(self, rows: int, columns: list[Column]) -> list[str]:
-        """The body in a loop over the rows of a tile that crosses lines."""
-        operands = [("c", self.op.c), *((f"e{x}", e) for x, e in enumerate(self.op.extra))]
-        lines = [f"  for (long i = 0; i < {rows}; ++i) {{"]
-        for name, operand in operands:
-            const = "" if name == "c" else "const "
-            lines.append(f"    {const}float* const {name}_ = {name} + {self._place(operand, '(r + i)')};")
-        for j, column in enumerate(columns):
-            parts = [self._sums("c_", "i", j, columns)]
-            parts += [self._extra(x, f"e{x}_", 0, column) for x in range(len(self.extra))]
-            result = f"@_body({', '.join(parts)})"
-            lines.append(f"    {self._store(0, column, result, 'c_')}")
-        return [*lines, "  }"]
-
-    def _load(self, name: str, row: int | str, one: int, column: Column) -> str:
-        if not one:
-            return f"vset({name}[{row}])"
-        at = _sum(row, column[0])
-        whole = column[2] == self.cpu.vector
-        return f"vload({name} + {at})" if whole else f"vload_some({name} + {at}, {column[2]})"
-
-    def _store(self, row: int | str, column: Column, value: str, name: str = "c") -> str:
-        at = _sum(row, column[0])
-        whole = column[2] == self.cpu.vector
-        return f"vstore({name} + {at}, {value});" if whole else f"vstore_some({name} + {at}, {value}, {column[2]});"

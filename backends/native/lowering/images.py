@@ -10,30 +10,32 @@ divided by the stride are one, with every ``stride``-th tap of the window, read 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import SSAValue
 
-from etir.backends.native.asked import saves
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.inside import DepthwiseInsideOp, Steps
+from etir.backends.native.lowering.convolution import (
+    Convolution,
+    by_taps,
+    for_lines,
+    identity,
+    in_border,
+    product,
+    reads_planes,
+    windows_in,
+)
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
 from etir.backends.native.lowering.shuffle import pieces, shuffle_after
-from etir.backends.native.lowering.winograd import REASON, lower_winograd
-from etir.backends.native.memory import is_image
+from etir.backends.native.lowering.winograd import lower_winograd
 from etir.backends.native.places import Place
-from etir.backends.native.shared import SHARED
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import (
-    BrgemmOp,
     DepthwiseOp,
-    YieldOp,
-    body_of,
     memref,
     row_major,
 )
@@ -41,7 +43,6 @@ from etir.backends.native.unjoined import adding
 from etir.backends.native.windows import (
     Edge,
     Phase,
-    Window,
     as_image,
     border_for,
     can_be_cut,
@@ -50,60 +51,7 @@ from etir.backends.native.windows import (
     phases,
     window_of,
 )
-from etir.dialects.copying import copy_of_region
 from etir.dialects.schema_op import SchemaOp
-
-
-@dataclass
-class _Convolution:
-    """A convolution while it is lowered: its window, its memory, what follows it."""
-
-    lowering: Lowering
-    group: GroupOp
-    root: SchemaOp
-    window: Window
-    symbol: str
-    weight: tuple[int, ...]
-    target: Place
-    extras: list[Place]
-    region: Region
-    piece: int = 0
-    pieces: int = 0
-    """Where its result is for a pixel shuffle, which pixels of a square are made, of how many; 0 for all channels."""
-    channels: tuple[int, int] | None = None
-    """Where the image is one of several that are not joined, its first channel in the whole, and how many it has."""
-
-    def filters(self, panels: int) -> Place:
-        """The weight in panels: [rows, panels, columns c, panel] of the window's taps."""
-        lowering, (kh, kw), c = self.lowering, self.window.whole, self.weight[1]
-        dense = (panels, c, lowering.panel) if (kh, kw) == (1, 1) else (kh, panels, kw * c, lowering.panel)
-        whole = (self.pieces, *[1] * (4 - len(dense)), *dense) if self.pieces else dense
-        spread = self.pieces > 0
-        base = lowering.weight(self.symbol, memref(whole), lowering.panel, True, spread=spread)
-        dims = (kh, panels, kw * c, lowering.panel)
-        found = Place(base, dims, row_major(dims), self.piece * math.prod(dims))
-        (rows, columns), (top, left) = self.window.size, self.window.skipped
-        return found.sliced(0, top, rows).sliced(2, left * c, columns * c)
-
-    def taps(self, filters: Place, batch: tuple[int, ...]) -> Place:
-        """The same by taps: [..., rows, columns, panels, c, panel]."""
-        found = _by_taps(filters, self.weight[1], batch)
-        return self.of_part(found, len(found.shape) - 2)
-
-    def of_part(self, filters: Place, dim: int) -> Place:
-        """The weight of the channels that are multiplied."""
-        return filters if self.channels is None else filters.sliced(dim, *self.channels)
-
-    def bordered(self, source: Place) -> Place:
-        """The image [n, h, w, c] with the border that its windows read, from the first element that one does."""
-        border, _ = border_for(self.root)
-        x = in_border(self.lowering, source, border, 0.0, self.root)
-        top, left = (b - p for b, p in zip(border, self.window.padding, strict=True))
-        return Place(x.base, x.shape, x.strides, x.offset + top * x.strides[1] + left * x.strides[2])
-
-    def operands(self, places: Sequence[Place]) -> list[SSAValue]:
-        """Extra operands."""
-        return [self.lowering.memref(p) for p in places]
 
 
 @lowers("depthwise", "grouped", "convolution")
@@ -121,11 +69,11 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
     def after(made: Body, args: Sequence[SSAValue]) -> SSAValue:
         return args[0] if bias is None else made.add(args[0], args[1])
 
-    def found(target: Place, places: list[Place], piece: int = 0, pieces: int = 0) -> _Convolution:
+    def found(target: Place, places: list[Place], piece: int = 0, pieces: int = 0) -> Convolution:
         values = {v: i for i, v in enumerate(extras, first)}
         region = body(values, first + len(extras), some[1:], root.results[0], after)
         symbol = lowering.weights[weight]
-        return _Convolution(lowering, group, root, window, symbol, shape(weight), target, places, region, piece, pieces)
+        return Convolution(lowering, group, root, window, symbol, shape(weight), target, places, region, piece, pieces)
 
     if (shuffle := shuffle_after(lowering, group, outside)) is not None:
         source = _with_own_border(lowering, root, as_image(lowering.place(outside[root.arg("input")])))
@@ -140,7 +88,8 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
     for value in extras:
         place = lowering.place(outside[value])
         place = as_image(place.broadcast(shape(result))).permuted([0, 2, 3, 1])
-        places.append(place if place.strides[-1] in (0, 1) else lowering.copy(place, like=root))
+        is_apart = place.strides[-1] not in (0, 1) and not reads_planes(lowering, group, window)
+        places.append(lowering.copy(place, like=root) if is_apart else place)
     one = found(target, places)
     join = outside[root.arg("input")].owner
     if isinstance(join, SchemaOp) and lowering.is_unjoined(join):
@@ -157,14 +106,6 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         _plain(one, source)
 
 
-def in_border(lowering: Lowering, source: Place, border: tuple[int, int], value: float, root: SchemaOp) -> Place:
-    """The image [n, h, w, c] that windows are read of, in its border. Pixels that are a part of those of a join are
-    read where they lie if memory is short, and copied if not: products have a window's columns as their depth then.
-    """
-    apart = is_image(source) and source.strides[3] != source.shape[1] and saves(lowering.func, SHARED)
-    return lowering.with_border(source, border, value, root, apart=apart)
-
-
 def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place:
     """The image in the border that a convolution reads, so that several products make no copies of it."""
     top, left = (0, 0) if lowering.is_cut(root) else border_for(root)[0]
@@ -173,7 +114,7 @@ def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place
     return whole.sliced(1, top, h).sliced(2, left, w).permuted([0, 3, 1, 2])
 
 
-def _depthwise(found: _Convolution, source: Place) -> None:
+def _depthwise(found: Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
     n, h, w, c = found.target.shape
     kh, kw = window.whole
@@ -190,7 +131,7 @@ def _depthwise(found: _Convolution, source: Place) -> None:
     lowering.add(op, found.group)
 
 
-def _small_groups(found: _Convolution, source: Place) -> None:
+def _small_groups(found: Convolution, source: Place) -> None:
     """A window for each group of channels: one panel has all channels of the result."""
     lowering, window = found.lowering, found.window
     out, inner = found.weight[:2]
@@ -202,7 +143,7 @@ def _small_groups(found: _Convolution, source: Place) -> None:
     _inside(found, source, lowering.memref(taps))
 
 
-def _inside(found: _Convolution, source: Place, taps: SSAValue) -> None:
+def _inside(found: Convolution, source: Place, taps: SSAValue) -> None:
     """Windows of an image without a border."""
     lowering, window = found.lowering, found.window
     x = lowering.memref(in_border(lowering, source, (0, 0), 0.0, found.root))
@@ -211,14 +152,7 @@ def _inside(found: _Convolution, source: Place, taps: SSAValue) -> None:
     lowering.add(DepthwiseInsideOp(x, taps, target, operands, steps, found.region), found.group)
 
 
-def windows_in(x: Place, dims: tuple[int, ...], window: Window) -> Place:
-    """Windows [n, h, w, rows, columns, c] of an image."""
-    batch, row, column, channel = x.strides
-    (sy, sx), (dy, dx) = window.stride, window.dilation
-    return Place(x.base, dims, (batch, sy * row, sx * column, dy * row, dx * column, channel), x.offset)
-
-
-def _plain(found: _Convolution, source: Place) -> None:
+def _plain(found: Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
     against = lowering.against_winograd(found.group)
     if against is None:
@@ -226,7 +160,7 @@ def _plain(found: _Convolution, source: Place) -> None:
         lower_winograd(lowering, found.root, source, weight, found.target, found.extras, found.region)
         return
     if lowering.is_cut(found.root) or (found.channels is not None and can_be_cut(found.root)):
-        x = in_border(lowering, source, (0, 0), 0.0, found.root)
+        x = found.image(source)
         ways = edges_of(window, found.target.shape[1:3], x.shape[1:3])
         if window.groups > 1:
             _grouped(found, x, ways)
@@ -240,37 +174,38 @@ def _plain(found: _Convolution, source: Place) -> None:
     n, h, w, out = found.target.shape
     c = x.shape[3]
     panels = -(-(out // window.groups) // lowering.panel)
-    batch, row, column, _ = x.strides
+    batch, row, column, channel = x.strides
     (kh, kw), (sy, sx), (dy, dx) = window.size, window.stride, window.dilation
     if window.groups > 1:
         _grouped(found, x, ([Edge(0, h, 0, kh, 0)], [Edge(0, w, 0, kw, 0)]))
     elif (kh, kw) == (1, 1):
-        a = Place(x.base, (n, h, w, c), (batch, sy * row, sx * column, 1), x.offset)
+        a = Place(x.base, (n, h, w, c), (batch, sy * row, sx * column, channel), x.offset)
         filters = found.of_part(found.filters(panels).selected(0, 0), 1)
         merged = [p.viewed((n * h * w, p.shape[-1])) for p in (a, found.target, *found.extras)]
         if all(p is not None for p in merged):
             a, target, *extras = cast("list[Place]", merged)
         else:
-            filters = _for_lines(filters, n, h)
+            filters = for_lines(filters, n, h)
             target, extras = found.target, found.extras
-        _product(found, a, lowering.memref(filters), target, extras)
+        product(found, a, lowering.memref(filters), target, extras)
     else:
         filters = found.filters(panels)
-        if dx == 1 and column == c and found.channels is None:
+        if dx == 1 and column == c and channel == 1 and found.channels is None:
             order = _order(n, h, w)
             dims = (n, h, w), (batch, sy * row, sx * column)
             (first, second, rows), steps = ([of[d] for d in order] for of in dims)
             a = Place(x.base, (first, second, kh, rows, kw * c), (*steps[:2], dy * row, steps[2], 1), x.offset)
-            b = _for_lines(filters, first, second)
+            b = for_lines(filters, first, second)
             target, *extras = (p.permuted([*order, 3]) for p in (found.target, *found.extras))
-            _product(found, a, lowering.memref(b), target, extras, (kh,), against)
+            product(found, a, lowering.memref(b), target, extras, (kh,), against)
             return
-        a = Place(x.base, (n, h, kh, kw, w, c), (batch, sy * row, dy * row, dx * column, sx * column, 1), x.offset)
+        steps = batch, sy * row, dy * row, dx * column, sx * column, channel
+        a = Place(x.base, (n, h, kh, kw, w, c), steps, x.offset)
         b = found.taps(filters, (n, h))
-        _product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
+        product(found, a, lowering.memref(b), found.target, found.extras, (kh, kw))
 
 
-def _unjoined(found: _Convolution, parts: Sequence[Place]) -> None:
+def _unjoined(found: Convolution, parts: Sequence[Place]) -> None:
     """One product after another of images that are not joined, each of which adds to the one before."""
     before: list[Place] = []
     first = 0
@@ -290,7 +225,7 @@ LEAST_RUN = 4
 """Columns of a window that are a product's depth by themselves: with less of them, a copy of the image is quicker."""
 
 
-def _is_read_as_it_lies(found: _Convolution, source: Place) -> bool:
+def _is_read_as_it_lies(found: Convolution, source: Place) -> bool:
     """Whether windows are read of an image whose columns lie side by side, as a program is given one: without a border
     the runs of a window's columns are there, one for each channel and row of it.
     """
@@ -299,7 +234,7 @@ def _is_read_as_it_lies(found: _Convolution, source: Place) -> bool:
     return is_run and no_border and window.groups == 1 and not found.pieces and found.channels is None
 
 
-def _by_lines(found: _Convolution, source: Place, direct: str) -> None:
+def _by_lines(found: Convolution, source: Place, direct: str) -> None:
     """A product with a tap for each channel and row of a window, and the window's columns as its depth. Patches of an
     image, which a transformer begins with, are products of that kind, without a copy that is larger than what follows.
     """
@@ -315,7 +250,7 @@ def _by_lines(found: _Convolution, source: Place, direct: str) -> None:
     filters = lowering.weight(found.symbol, memref(dense), panel, True)
     steps = (0, 0, rows * columns * panel, columns * panel, dense[1] * panel, panel, 1)
     b = Place(filters, (n, h, c, kh, panels, kw, panel), steps, (top * columns + left) * panel)
-    _product(found, a, lowering.memref(b), found.target, found.extras, (c, kh), direct)
+    product(found, a, lowering.memref(b), found.target, found.extras, (c, kh), direct)
 
 
 def _order(n: int, h: int, w: int) -> tuple[int, int, int]:
@@ -327,22 +262,17 @@ def _order(n: int, h: int, w: int) -> tuple[int, int, int]:
     return (0, 2, 1) if h != 1 else (1, 2, 0)
 
 
-def _for_lines(filters: Place, n: int, h: int) -> Place:
-    """The same panels for every line of every image."""
-    return Place(filters.base, (n, h, *filters.shape), (0, 0, *filters.strides), filters.offset)
-
-
-def _cut(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
+def _cut(found: Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
     """Products of the taps that are in the image: one for each part of the result that has the same ones."""
     lowering, window = found.lowering, found.window
     n, h, w, out = found.target.shape
     c = x.shape[3]
-    batch, row, column, _ = x.strides
+    batch, row, column, channel = x.strides
     (sy, sx), (dy, dx) = window.stride, window.dilation
     panels = -(-out // lowering.panel)
     filters = found.filters(panels)
     tap_row, *within = filters.strides
-    if dx != 1 or column != c or found.channels is not None:
+    if dx != 1 or column != c or channel != 1 or found.channels is not None:
         _cut_apart(found, x, filters, ways)
         return
     for y in ways[0]:
@@ -366,45 +296,37 @@ def _cut(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> 
                 return place.sliced(1, y.first, y.count).sliced(2, z.first, z.count).permuted([*order, 3])
 
             extras = [part(e) for e in found.extras]
-            _product(found, a, lowering.memref(weights), part(found.target), extras, (y.taps,))
+            product(found, a, lowering.memref(weights), part(found.target), extras, (y.taps,))
 
 
-def _cut_apart(found: _Convolution, x: Place, filters: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
+def _cut_apart(found: Convolution, x: Place, filters: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
     """As :func:`_cut` where the columns of a window lie apart, so that each of them is a tap."""
     lowering, window = found.lowering, found.window
     n, c = x.shape[0], x.shape[3]
-    batch, row, column, _ = x.strides
+    batch, row, column, channel = x.strides
     (sy, sx), (dy, dx) = window.stride, window.dilation
     for y in ways[0]:
         for z in ways[1]:
             dims = (n, y.count, y.taps, z.taps, z.count, c)
             start = x.offset + y.start * row + z.start * column
-            a = Place(x.base, dims, (batch, sy * row, dy * row, dx * column, sx * column, 1), start)
+            a = Place(x.base, dims, (batch, sy * row, dy * row, dx * column, sx * column, channel), start)
             b = found.taps(filters, (n, y.count)).sliced(2, y.tap, y.taps).sliced(3, z.tap, z.taps)
 
             def part(place: Place, y: Edge = y, z: Edge = z) -> Place:
                 return place.sliced(1, y.first, y.count).sliced(2, z.first, z.count)
 
             extras = [part(e) for e in found.extras]
-            _product(found, a, lowering.memref(b), part(found.target), extras, (y.taps, z.taps))
+            product(found, a, lowering.memref(b), part(found.target), extras, (y.taps, z.taps))
 
 
-def _by_taps(filters: Place, c: int, batch: tuple[int, ...]) -> Place:
-    """Packed windows [rows, panels, columns c, panel] with a dim of columns: [..., rows, columns, panels, c, panel]."""
-    kh, panels, depth, panel = filters.shape
-    row, panel_step, _, _ = filters.strides
-    strides = (*[0] * len(batch), row, c * panel, panel_step, panel, 1)
-    return Place(filters.base, (*batch, kh, depth // c, panels, c, panel), strides, filters.offset)
-
-
-def _grouped(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
+def _grouped(found: Convolution, x: Place, ways: tuple[list[Edge], list[Edge]]) -> None:
     """Groups of channels are a batch; a column of the window is a tap, since the channels of a group end there. A
     product for each part of the result whose windows have the same taps.
     """
     lowering, window = found.lowering, found.window
     groups, (kh, kw), (sy, sx), (dy, dx) = window.groups, window.whole, window.stride, window.dilation
     n, _, _, out = found.target.shape
-    c, batch, row, column = x.shape[3] // groups, *x.strides[:3]
+    c, batch, row, column, channel = x.shape[3] // groups, *x.strides
     panels = -(-(out // groups) // lowering.panel)
     dense = (groups, kh, panels, kw * c, lowering.panel)
     packed = lowering.weight(found.symbol, memref(dense), lowering.panel, True)
@@ -420,12 +342,12 @@ def _grouped(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]])
     target, *extras = (by_group(place) for place in (found.target, *found.extras))
     for y in ways[0]:
         for z in ways[1]:
-            taps = _by_taps(whole, c, (groups, n, y.count))
+            taps = by_taps(whole, c, (groups, n, y.count))
             taps = taps.sliced(3, top + y.tap, y.taps).sliced(4, left + z.tap, z.taps)
             a = Place(
                 x.base,
                 (groups, n, y.count, y.taps, z.taps, z.count, c),
-                (c, batch, sy * row, dy * row, dx * column, sx * column, 1),
+                (c * channel, batch, sy * row, dy * row, dx * column, sx * column, channel),
                 x.offset + y.start * row + z.start * column,
             )
             b = Place(packed, taps.shape, (row_major(dense)[0], *taps.strides[1:]), taps.offset)
@@ -433,32 +355,13 @@ def _grouped(found: _Convolution, x: Place, ways: tuple[list[Edge], list[Edge]])
             def part(place: Place, y: Edge = y, z: Edge = z) -> Place:
                 return place.sliced(2, y.first, y.count).sliced(3, z.first, z.count)
 
-            _product(found, a, lowering.memref(b), part(target), [part(e) for e in extras], (y.taps, z.taps))
-
-
-def _product(
-    found: _Convolution,
-    a: Place,
-    b: SSAValue,
-    c: Place,
-    extras: Sequence[Place],
-    taps: Sequence[int] = (),
-    direct: str = "",
-) -> None:
-    """Add a product; ``direct`` says why it is not by Winograd's algorithm."""
-    lowering = found.lowering
-    operands = found.operands(extras)
-    region = copy_of_region(found.region)
-    made = BrgemmOp(lowering.memref(a), b, lowering.memref(c), operands, region, taps)
-    if direct:
-        made.attributes[REASON] = StringAttr(direct)
-    lowering.add(made, found.group)
+            product(found, a, lowering.memref(b), part(target), [part(e) for e in extras], (y.taps, z.taps))
 
 
 # --- transposed convolutions ------------------------------------------------------------------------------------------
 
 
-def _transposed(found: _Convolution, source: Place) -> None:
+def _transposed(found: Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
     n, h, w, out = found.target.shape
     c = source.shape[1]
@@ -466,18 +369,18 @@ def _transposed(found: _Convolution, source: Place) -> None:
     border, _ = border_for(found.root)
     if lowering.is_cut(found.root):
         ways, border = cut_phases(window, (h, w), source.shape[2:]), (0, 0)
-    x = in_border(lowering, source, border, 0.0, found.root)
-    batch, row, column, _ = x.strides
+    x = found.image(source, border)
+    batch, row, column, channel = x.strides
     panels = -(-out // lowering.panel)
     dense = (window.size[0], panels, window.size[1] * c, lowering.panel)
     packed = lowering.weight(found.symbol, memref(dense), lowering.panel, False)
-    whole = _by_taps(Place(packed, dense, row_major(dense)), c, (n, 1))
+    whole = by_taps(Place(packed, dense, row_major(dense)), c, (n, 1))
     (sy, sx) = window.stride
     for y in ways[0]:
         for z in ways[1]:
             dims = (n, y.count, y.taps, z.taps, z.count, c)
             start = x.offset + (border[0] + y.start) * row + (border[1] + z.start) * column
-            a = Place(x.base, dims, (batch, row, -row, -column, column, 1), start)
+            a = Place(x.base, dims, (batch, row, -row, -column, column, channel), start)
             b = whole.sliced(2, y.tap, y.taps, sy).sliced(3, z.tap, z.taps, sx)
             b = Place(b.base, (n, y.count, *b.shape[2:]), b.strides, b.offset)
 
@@ -485,11 +388,4 @@ def _transposed(found: _Convolution, source: Place) -> None:
                 return place.sliced(1, y.first, y.count, sy).sliced(2, z.first, z.count, sx)
 
             extras = [part(e) for e in found.extras]
-            _product(found, a, lowering.memref(b), part(found.target), extras, (y.taps, z.taps))
-
-
-def identity() -> Region:
-    """A body that is its argument."""
-    region = body_of(1)
-    region.block.add_op(YieldOp(region.block.args[0]))
-    return region
+            product(found, a, lowering.memref(b), part(found.target), extras, (y.taps, z.taps))

@@ -9,8 +9,8 @@ from xdsl.ir import Region
 
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
+from etir.backends.native.lowering.convolution import identity, in_border, windows_in
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
-from etir.backends.native.lowering.images import identity, in_border, windows_in
 from etir.backends.native.places import Place
 from etir.backends.native.tile import PoolOp, YieldOp, body_of
 from etir.backends.native.uneven import Run, uneven_runs

@@ -10,6 +10,9 @@ need no copy where the strides of the place are ones that the operation can writ
 
 What a product's columns become in a map with other operands, in another order, lies in that order, too.
 
+With ``planes``, products write planes that a program gives back, whose columns lie apart, and need no image with its
+channels side by side.
+
 With ``straight`` among what the function saves (``savings.py``), so is what maps write part by part and one copy reads
 as a whole, as a concatenation that is an image for a convolution, and what a product makes whose rows are the pixels of
 an image that is joined: what is joined is then never there twice.
@@ -29,7 +32,7 @@ from xdsl.ir import Block
 
 from etir.backends.native.asked import saves
 from etir.backends.native.footprint import is_injective
-from etir.backends.native.functions import LATE, least_bytes, tile_functions
+from etir.backends.native.functions import LATE, PLANES, least_bytes, tile_functions
 from etir.backends.native.memory import cast_of
 from etir.backends.native.places import Place
 from etir.backends.native.restride import Moved, moved
@@ -82,10 +85,11 @@ def _forward(func: FuncOp, copy: MapOp) -> None:
     to = _target(*places)
     if to is None and (to := _target(*places, merged=True)) is not None and not saves(func, "straight"):
         return
+    to = to or _target_of_parts(writer, *places)
     if to is None:
         return
     is_apart = to.shape[-1:] not in ((), (1,)) and to.strides[-1] != 1
-    if is_apart and not isinstance(writer, MapOp):
+    if is_apart and not isinstance(writer, MapOp) and not (isinstance(writer, BrgemmOp) and saves(func, PLANES)):
         return
     _make_first(block, to)
     _write_to(block, writer, to, copy)
@@ -126,7 +130,7 @@ def _is_late(block: Block, copy: MapOp) -> bool:
 
 
 def _forward_parts(func: FuncOp, copy: MapOp) -> None:
-    """Let maps that write the parts of a buffer write where all of it is copied, if that is to be saved."""
+    """Let maps or products that write the parts of a buffer write where all of it is copied, if that is to be saved."""
     block = func.body.block
     source, to = place_of(copy.inputs[0]), place_of(copy.out)
     writers = writers_of(source.base)
@@ -134,7 +138,7 @@ def _forward_parts(func: FuncOp, copy: MapOp) -> None:
         return
     if math.prod(source.shape) != math.prod(shape_of(source.base)) or not is_injective(source.shape, source.strides):
         return
-    if any(not isinstance(op, MapOp) or to.base in [base_of(v) for v in op.inputs] for op in writers):
+    if any(not isinstance(op, MapOp | BrgemmOp) or to.base in [base_of(v) for v in op.reads()] for op in writers):
         return
     dims = [Moved(*row) for row in zip(source.shape, source.strides, to.strides, strict=True)]
     written = [place_of(op.writes()[0]) for op in writers]
@@ -144,7 +148,10 @@ def _forward_parts(func: FuncOp, copy: MapOp) -> None:
         for place, row in zip(written, found, strict=True)
         if row is not None
     ]
-    if not writers or len(targets) < len(writers) or not saves(func, "straight"):
+    if not writers or len(targets) < len(writers):
+        return
+    has_products = any(isinstance(op, BrgemmOp) for op in writers)
+    if not saves(func, PLANES if has_products else "straight"):
         return
     _make_first(block, to)
     for op, target in zip(writers, targets, strict=True):
@@ -194,6 +201,17 @@ def _target(written: Place, source: Place, to: Place, *, merged: bool = False) -
     if dims:
         return None
     return Place(to.base, written.shape, tuple(strides), to.offset)
+
+
+def _target_of_parts(writer: TemplateOp, written: Place, source: Place, to: Place) -> Place | None:
+    """:func:`_target` of a product whose dims are parts of those that are copied, as channels by groups."""
+    if not isinstance(writer, BrgemmOp) or not is_known((*source.shape, *source.strides, *to.strides)):
+        return None
+    if not is_injective(source.shape, source.strides):
+        return None
+    dims = [Moved(*row) for row in zip(source.shape, source.strides, to.strides, strict=True)]
+    found = moved(written, dims, source.offset)
+    return None if found is None else Place(to.base, written.shape, found[0], to.offset + found[1])
 
 
 def _merged(dims: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

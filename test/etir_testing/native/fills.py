@@ -9,6 +9,7 @@ from etir_testing.native.random_functions import loops, maps, products, reductio
 from etir_testing.native.random_gather import gathered
 from etir_testing.native.random_inside import inside
 from etir_testing.native.random_lines import lines
+from etir_testing.native.random_planes import planes
 from etir_testing.native.random_resize import resized
 from etir_testing.native.random_scan import scanned
 from etir_testing.native.random_take import taken
@@ -17,6 +18,6 @@ from etir_testing.native.random_winograd import winograd
 FILLS: Mapping[str, Callable[..., None]] = {
     "products": products, "maps": maps, "rows": rows, "windows": windows, "lines": lines, "reductions": reductions,
     "loops": loops, "row_loops": row_loops, "winograd": winograd, "truths": truths, "inside": inside,
-    "resized": resized, "gathered": gathered, "scanned": scanned, "taken": taken,
+    "resized": resized, "gathered": gathered, "scanned": scanned, "taken": taken, "planes": planes,
 }  # fmt: skip
 """Each is given a function and how many of its operations it adds."""

@@ -22,7 +22,7 @@ from etir.backends.native.body import Body
 from etir.backends.native.cpu import cpu
 from etir.backends.native.flags import flags
 from etir.backends.native.loop import LoopOp
-from etir.backends.native.lowering.images import identity
+from etir.backends.native.lowering.convolution import identity
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.passes.verify_tile import verify_function

@@ -11,7 +11,7 @@ import pytest
 from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.cpu import cpu
-from etir.backends.native.kernels.brgemm_tile import SHARED
+from etir.backends.native.kernels.brgemm_result import SHARED
 from etir.backends.native.kernels.template import set_schedule
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.tile_share import share_kernels
