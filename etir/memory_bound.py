@@ -43,6 +43,8 @@ LEAST_SHARE = 0.75
 """How much of the work has to stay with delegates that ask for a bound where most of it does."""
 LEAST_GAIN = 8
 """Cuts have to save so much of what a program needs more than without delegates: one part of this number."""
+MOST_SMALL, MOST_TRIED = 64, 16
+"""Groups of operators of a program of which the smallest ones are tried, and how many of them: each plans it again."""
 MOST_GIVEN_BACK = 8
 """How often something is tried again that has been left, each of which plans the program once more."""
 
@@ -105,13 +107,14 @@ class _Search:
         self.without = replace(options, delegates=tuple(text for text in options.delegates if text not in self.texts))
         self.known: dict[object, object] = {}
         self.work: dict[tuple[str, ...], int] = {}
+        self.less = 0
         self.most: dict[str, int] | None = None
         with suppress(EtirError):  # What the kernels cannot run at all has no bound.
             self.most = memory_of(planner(self.without, self.plans()))
 
     def plans(self, most: int | None = None) -> PlansOnly:
         """What a planner is given: code is made up to so many bytes, or never."""
-        return PlansOnly(most, self.known, room=dict(self.most or {}))
+        return PlansOnly(most, self.known, room=dict(self.most or {}), less=self.less)
 
     def without_code(self, program: Program) -> Program:
         """The program, if its delegates may be as they are, or the one without them, which says why: with warnings and
@@ -133,21 +136,58 @@ class _Search:
         left: list[str] = []
         program, plans = self._cut()
         self._note(program, plans.needs)
+        if (saved := self._saving_more(program)) is not None:
+            return self.options, saved.delegation
         for number in range(MOST_ROUNDS if self.is_strict else FEW_ROUNDS):
             if number:
                 plans = self.plans()
                 program = self.planner(self._leaving(left), plans)
             if self.fits(program):
                 left = [*self._given_back(left)]
-                is_fine = self.is_strict or self._share(left) >= LEAST_SHARE
-                return (self._leaving(left) if is_fine else self.options), program.delegation
+                if self.is_strict or self._share(left) >= LEAST_SHARE:
+                    return self._leaving(left), program.delegation
+                break
             more = self._above(program, plans.needs)
             left += more
             if not more or (not self.is_strict and self._share(left) < LEAST_SHARE / 2):
                 break
         if not self.is_strict:
-            return self.options, None
+            return self._small()
         return self._partitions(self._leaving(left) if self._rows(program) else self.options)
+
+    def _saving_more(self, program: Program) -> Program | None:
+        """A small program whose delegates save more than they would for themselves, if it fits then."""
+        over = bytes_of(program) - sum((self.most or {}).values())
+        if over <= 0 or len(self.work) > MOST_SMALL:
+            return None
+        self.less = over
+        program = self.planner(self.options, self.plans())
+        if self.fits(program):
+            return program
+        self.less = 0
+        return None
+
+    def _small(self) -> tuple[CompileOptions, DelegationReport | None]:
+        """The options with which a small program fits: operators are left one after another, those of least work first,
+        as long as the program needs less without them.
+        """
+        left: list[str] = []
+        least = sys.maxsize
+        rows = sorted(self.work, key=self.work.__getitem__) if len(self.work) <= MOST_SMALL else []
+        for names in [(), *rows[:MOST_TRIED]]:
+            tried = [*left, *names]
+            if self._share(tried) < LEAST_SHARE:
+                break
+            plans = self.plans()
+            program = self.planner(self._leaving(tried), plans)
+            # What is left of a delegate may be too little for one.
+            work = sum(step.work for need in plans.needs.values() for step in need.steps)
+            if bytes_of(program) >= least or work < LEAST_SHARE * sum(self.work.values()):
+                continue
+            left, least = tried, bytes_of(program)
+            if self.fits(program):
+                return self._leaving(tried), program.delegation
+        return self.options, None
 
     def _cut(self) -> tuple[Program, PlansOnly]:
         """Cut partitions, as the options say from then on, as long as that lets the program need less; its plan."""

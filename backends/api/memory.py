@@ -61,6 +61,9 @@ class PlansOnly:
     """A delegate needs more than ``most``."""
     room: dict[str, int] = field(default_factory=dict[str, int])
     """By the name of a method, the bytes that it is to need at most: it is worth while to look for such a plan."""
+    less: int = 0
+    """Bytes by which delegates are to need less than the kernels in their place, where they can: inputs and outputs
+    have one place for both, so that a program may need more although neither of them does."""
 
     def makes_code(self, workspace: int) -> bool:
         """Whether code is made of a delegate with a workspace of so many bytes."""

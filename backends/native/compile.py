@@ -51,7 +51,7 @@ from etir.backends.native.spelled_out import spell_out
 from etir.backends.native.tile import TemplateOp, WeightOp, is_flags, shape_of
 from etir.backends.native.told import needs_of
 from etir.backends.native.tune import Tuner, tuner
-from etir.backends.native.workspace import Planned, plan_both
+from etir.backends.native.workspace import Planned, plan_both, plan_workspace
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.copying import copy_of
@@ -129,7 +129,7 @@ def plan_together(functions: Sequence[tuple[Outlined, Sequence[str]]], frame: Fr
                 verify_groups(outlined.func)
                 link = Link(name, *code_and_kernels(outlined, processors(cpus)[0], frame))
                 links.append(link)
-                planned.append(plan_both(link.func, link.kernels, free_places(outlined, frame)))
+                planned.append(_planned(outlined, link.func, link.kernels, frame))
                 if (workspace := planned[-1].workspace) is not None:
                     frame.keep(name, workspace.outputs)
             room = _room(known[names[0]][0], frame)
@@ -151,6 +151,15 @@ def _room(outlined: Outlined, frame: Frame) -> int | None:
     plans = outlined.ctx.attachments.get(PlansOnly)
     method = frame.method_of(outlined.name)
     return None if plans is None or method is None else plans.room.get(method)
+
+
+def _planned(outlined: Outlined, func: FuncOp, kernels: LoweredFunction, frame: Frame) -> Planned:
+    """The plan of code and kernels, with a workspace in any case where the program would need more than without
+    delegates, although none of them does.
+    """
+    plans = outlined.ctx.attachments.get(PlansOnly)
+    plan = plan_workspace if plans is not None and plans.less > 0 else plan_both
+    return plan(func, kernels, free_places(outlined, frame))
 
 
 @contextmanager
@@ -175,7 +184,7 @@ def _compiled(
         func, kernels, planned = planned_before
     else:
         func, kernels = code_and_kernels(outlined, chosen[0], frame)
-        planned = plan_both(func, kernels, free_places(outlined, frame))
+        planned = _planned(outlined, func, kernels, frame)
     arena = planned.arena
     plans = outlined.ctx.attachments.get(PlansOnly)
     if plans is not None and not plans.makes_code(planned.bytes):

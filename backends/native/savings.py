@@ -124,11 +124,11 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
         func.attributes.pop(name, None)
     plans = outlined.ctx.attachments.get(PlansOnly)
     before: list[_Before] = [] if plans is None else plans.known.setdefault("savings", [])
-    key = None if plans is None else (tuple(cpus), described(func))
+    key = None if plans is None else (tuple(cpus), described(func), plans.less)
     found = next((chosen for known, chosen in before if known == key), None)
     if found is None:
         try:
-            choice = _Choice(outlined, cpus)
+            choice = _Choice(outlined, cpus, 0 if plans is None else plans.less)
             choice.choose()
             choice.keep(outlined)
         except (EtirError, Undecided):
@@ -140,13 +140,13 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
 
 
 _Before = tuple[object, Mapping[str, Attribute]]
-"""Processors and a function, and what was chosen for it when the program was planned before."""
+"""Processors, a function and what it is to need less, and what was chosen when the program was planned before."""
 
 
 class _Choice:
     """A function, what it needs as it is, and what it may need."""
 
-    def __init__(self, outlined: Outlined, cpus: Sequence[str]) -> None:
+    def __init__(self, outlined: Outlined, cpus: Sequence[str], less: int = 0) -> None:
         self.func = outlined.func
         self.target = processors(cpus)[0]
         self.lowered: dict[Key, tuple[FuncOp, Mapping[str, None]]] = {}
@@ -159,7 +159,7 @@ class _Choice:
         self.least = self._arena()
         self.known.choose(self.last)
         self.kernels = kernels_of(outlined, self.around)
-        self.most = self.kernels.plan_within(self.around).size
+        self.most = self.kernels.plan_within(self.around).size - less
 
     def choose(self) -> None:
         """Try the savings in their order, and again what did not help before others did."""

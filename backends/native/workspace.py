@@ -46,6 +46,11 @@ def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
     if not _has_buffers(func) and not kernels.has_activations:
         kernels.plan()
         return Planned(plan_function(func), None)
+    return plan_workspace(func, kernels, free)
+
+
+def plan_workspace(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
+    """:func:`plan_both` of what may have no memory of its own: outputs may be where inputs have been all the same."""
     first = _in_turn(func, kernels, free, is_code_first=False)
     problem, _ = kernels.problem_within(free)
     bound, least_code = bound_of(problem), bound_of(problem_of(func, free))

@@ -14,7 +14,8 @@ After, where ``%keys`` has the depth side by side and ``%values`` the columns::
 
 Panels pay when many rows read them. A decoder that makes a token at a time would copy the keys and values of all tokens
 before it, and have room for them twice. What follows a sum of products goes over the sums in a map of its own. A single
-column is read by as many rows as there are where memory is to be saved: its panel is many times as large.
+column is read by as many rows as there are where memory is to be saved: its panel is many times as large. So is what
+has columns side by side and any number of rows; few columns, which fill no panel, are in narrower ones.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ ALL_ROWS, SAVING_SUMS = 1 << 62, 64
 """The same where memory is to be saved."""
 PANELS = (32, 16, 8, 4)
 """Columns of a panel of a matrix as it lies, where they divide the matrix."""
+NARROW, LEAST_OF_FEW = (3, 2), 16
+"""The same of a matrix of fewer columns than these where memory is to be saved: a panel would be mostly empty."""
 
 
 def read_as_it_lies(func: FuncOp) -> None:
@@ -62,25 +65,29 @@ def read_as_it_lies(func: FuncOp) -> None:
             continue
         m = shape_of(op.a)[-2]
         source = place_of(pack.source)
-        if not is_known((m, *source.shape, *source.strides, source.offset)) or m > rows:
-            continue
-        if place_of(op.b).shape != shape_of(pack.to):
+        is_fixed = is_known((m, *source.shape, *source.strides, source.offset))
+        if (not is_fixed and not is_saved) or (is_fixed and m > rows) or place_of(op.b).shape != shape_of(pack.to):
             continue
         is_column = source.shape[-1] == 1
         if source.strides[-1] == 1 and not is_column:
-            _columns(op, pack, source)
+            _columns(op, pack, source, is_saved)
+        elif not is_fixed:
+            continue
         elif source.strides[-2] == 1 and (m <= sums or (is_column and is_saved)):
             _sums(op, pack, source)
     drop_unused(block)
 
 
-def _columns(op: BrgemmOp, pack: PackOp, source: Place) -> None:
+def _columns(op: BrgemmOp, pack: PackOp, source: Place, is_saved: bool) -> None:
     """The matrix in panels whose rows lie apart."""
     *batch, k, n = source.shape
-    panel = next((p for p in PANELS if n % p == 0 and p <= shape_of(pack.to)[-1]), None)
+    *steps, row, _ = source.strides
+    if not is_known((n, row)):
+        return
+    widths = (*PANELS, *NARROW) if is_saved and n < LEAST_OF_FEW else PANELS
+    panel = next((p for p in widths if n % p == 0 and p <= shape_of(pack.to)[-1]), None)
     if panel is None:
         return
-    *steps, row, _ = source.strides
     as_panels = Place(source.base, (*batch, n // panel, k, panel), (*steps, panel, row, 1), source.offset)
     packed = op.b
     op.operands[1] = _put(op, cast_of(as_panels, op))

@@ -47,6 +47,10 @@ class Compiler:
         self.inputs = inputs
         self.saved = (0, *(saved or (0,)))
         """By the number of cuts, the bytes that they take off the largest step."""
+        self.by_less = 0
+        """The bytes that delegates save where they are to need less than the kernels."""
+        self.by_leaving: dict[int, int] = {}
+        """The bytes by which the program needs less without an operator."""
         self.codes = 0
         self.plans = 0
 
@@ -56,6 +60,8 @@ class Compiler:
         if not options.delegates:
             return cast("Program", Compiled(80, options, None, True))
         size = max((step.bytes for step in steps), default=80) - self.saved[len(options.partition.cut)]
+        size -= sum(bytes for n, bytes in self.by_leaving.items() if f"forward_native:{n}" in left)
+        size -= self.by_less if plans is not None and plans.less else 0
         self.plans += 1
         has_code = plans is None or plans.makes_code(size)
         self.codes += has_code
@@ -106,6 +112,30 @@ def test_nothing_may_be_left() -> None:
     """With ``fallback="refuse"`` nothing goes to the kernels for the sake of memory."""
     found, _ = compiled("native", STEPS, fallback="refuse")
     assert found.options.partition.leave == () and found.bytes == 90
+
+
+def small(by_less: int = 0, **by_leaving: int) -> tuple[Compiled, Compiler]:
+    """A program whose highest step is most of its work."""
+    compiler = Compiler((Need(90, (1,), 200), Need(60, (2,), 30), Need(60, (3,), 20)))
+    compiler.by_less, compiler.by_leaving = by_less, {int(n[1:]): bytes for n, bytes in by_leaving.items()}
+    options = CompileOptions(target="etir", delegates=("native",))
+    return cast("Compiled", within_bound(options, compiler)), compiler
+
+
+def test_delegates_of_a_small_program_save_more() -> None:
+    """Where that is enough, nothing is left."""
+    found, compiler = small(10)
+    assert found.options.partition.leave == () and found.bytes == 80 and compiler.codes == 1
+    assert small(9)[0].bytes == 90
+
+
+def test_little_of_a_small_program() -> None:
+    """Operators of little work are left if that helps, one or several, as long as most of the work stays."""
+    assert small(_2=10)[0].options.partition.leave == ("forward_native:2",)
+    assert small(_2=10)[0].bytes == 80
+    assert small(_3=4, _2=6)[0].options.partition.leave == ("forward_native:3", "forward_native:2")
+    assert small(_2=9)[0].options.partition.leave == ()
+    assert small(_1=10)[0].options.partition.leave == ()
 
 
 LATE = (InputNeed(40, 4),)

@@ -210,6 +210,13 @@ class Scales(nn.Module):
         return self.last(torch.cat(images, 1))
 
 
+class Weighted(nn.Module):
+    """Few values for each key: a panel of them would be mostly empty."""
+
+    def forward(self, p: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.softmax(p, -1) @ v)
+
+
 def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     """Programs whose code saves memory in one way, by the way; a second word where two of them save in the same way."""
     torch.manual_seed(0)
@@ -232,6 +239,7 @@ def saving() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
         "inside": (Cell(), (torch.randn(3, 40), torch.randn(3, 32))),
         "pieces": (Gated(), (torch.randn(8, 16),)),
         "dense": (nn.Sequential(nn.Linear(33, 65), nn.Linear(65, 71), nn.Linear(71, 33)), (torch.randn(5, 33),)),
+        "panels narrow": (Weighted(), (torch.randn(4, 10, 17), torch.randn(4, 17, 6))),
         "panels": (Transposed(), (torch.randn(4, 10, 16), torch.randn(4, 17, 16))),
     }
 
