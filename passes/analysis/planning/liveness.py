@@ -83,6 +83,21 @@ def live_intervals(
 
     Raises ``EtirError`` (E0706) when a successor does not exist or ``full_writes`` holds something not in ``writes``.
     """
+    found = live_stretches(instructions, inputs=inputs, outputs=outputs, persistent=persistent)
+    return {buffer: merge_intervals(intervals) for buffer, intervals in found.items()}
+
+
+def live_stretches(
+    instructions: Sequence[Instruction],
+    *,
+    inputs: Iterable[int] = (),
+    outputs: Iterable[int] = (),
+    persistent: Iterable[int] = (),
+) -> dict[int, tuple[Interval, ...]]:
+    """As :func:`live_intervals`, where an interval ends right before another one if a buffer is overwritten there and
+    nothing of what it held is needed: the text of one branch ends where that of the next begins, and what both write is
+    not handed from the one to the other.
+    """
     raise_if_errors(_malformed(instructions))
     program = list(instructions) or [Instruction()]
     inputs, outputs, persistent = list(inputs), list(outputs), list(persistent)
@@ -97,8 +112,9 @@ def live_intervals(
     _solve_forward(blocks, _bits(inputs, bit))
 
     intervals: dict[int, list[Interval]] = {buffer: [] for buffer in sorted(buffers)}
+    begins: dict[int, list[int]] = {buffer: [] for buffer in buffers}
     for block in blocks:
-        _collect(block, program, buffers, intervals)
+        _collect(block, program, buffers, intervals, begins)
     _collect_across(blocks, buffers, intervals)
     for buffer in inputs:
         intervals[buffer].append((0, 0))
@@ -106,7 +122,17 @@ def live_intervals(
         intervals[buffer] += [(block.last, block.last) for block in blocks if block.exits]
     for buffer in persistent:
         intervals[buffer].append((0, len(program) - 1))
-    return {buffer: merge_intervals(found) for buffer, found in intervals.items()}
+        begins[buffer].clear()
+    return {buffer: _split(merge_intervals(found), begins[buffer]) for buffer, found in intervals.items()}
+
+
+def _split(intervals: Sequence[Interval], begins: Sequence[int]) -> tuple[Interval, ...]:
+    """Intervals in parts, each of which but the first starts with one of ``begins``."""
+    found: list[Interval] = []
+    for first, last in intervals:
+        starts = [first, *sorted(begin for begin in begins if first < begin <= last)]
+        found += zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True)
+    return tuple(found)
 
 
 def _malformed(instructions: Sequence[Instruction]) -> list[Diagnostic]:
@@ -209,8 +235,10 @@ def _collect(
     program: Sequence[Instruction],
     buffers: Sequence[int],
     intervals: dict[int, list[Interval]],
+    begins: dict[int, list[int]],
 ) -> None:
-    """Append to ``intervals`` what is live inside ``block`` and mentioned there, walking it backward.
+    """Append to ``intervals`` what is live inside ``block`` and mentioned there, walking it backward, and to ``begins``
+    the instructions that overwrite a buffer of which nothing is needed any more.
 
     ``until`` maps each buffer that is live at the current point to the last instruction of that stretch, ``since`` to
     the earliest write seen in it.
@@ -231,6 +259,8 @@ def _collect(
             if buffer in until:
                 intervals[buffer].append((index, until.pop(buffer)))
                 del since[buffer]
+                if buffer not in instruction.reads:
+                    begins[buffer].append(index)
         for buffer in instruction.reads:
             until.setdefault(buffer, index)
             if buffer not in defined:

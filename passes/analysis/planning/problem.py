@@ -47,6 +47,19 @@ def merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(merged)
 
 
+def stretches(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same instructions in order, as one where they overlap, but not where one interval begins right after another:
+    a buffer gets new contents there.
+    """
+    found: list[Interval] = []
+    for first, last in sorted(intervals):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """One thing that needs memory.

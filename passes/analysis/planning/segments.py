@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from etir.passes.analysis.planning.problem import Interval, merge_intervals
+from etir.passes.analysis.planning.problem import Interval, merge_intervals, stretches
 
 
 @dataclass
@@ -49,9 +49,8 @@ class Segments:
     @classmethod
     def of(cls, key: int, size: int, live: Sequence[Interval], kept: Sequence[int] = ()) -> Self:
         """The set of one buffer, which others leave alone at the instructions ``kept``."""
-        merged = merge_intervals(live)
-        turns = [*(instruction for interval in merged for instruction in interval), *kept]
-        segment = Segment(0, size, merged, {instruction: (key,) for instruction in turns})
+        turns = [*(instruction for interval in stretches(live) for instruction in interval), *kept]
+        segment = Segment(0, size, merge_intervals(live), {instruction: (key,) for instruction in turns})
         return cls({size: [0]}, {size: {0: segment}})
 
     def __iter__(self) -> Iterator[Segment]:

@@ -25,7 +25,7 @@ from itertools import islice
 
 from etir.diagnostics import Diagnostic
 from etir.passes.analysis.planning.errors import E0704, E0711, E0712, E0713, E0714, E0715
-from etir.passes.analysis.planning.problem import Buffer, Plan, Problem, merge_intervals
+from etir.passes.analysis.planning.problem import Buffer, Plan, Problem, merge_intervals, stretches
 
 DEFAULT_LIMIT = 100
 
@@ -163,8 +163,8 @@ def _in_place(problem: Problem, plan: Plan) -> dict[tuple[int, int], dict[int, N
     for share in problem.shares:
         operand, result = plan.offsets.get(share.operand), plan.offsets.get(share.result)
         under, over = problem.by_key[share.operand], problem.by_key[share.result]
-        dies = any(last == share.instruction for _, last in merge_intervals(under.live))
-        begins = any(first == share.instruction for first, _ in merge_intervals(over.live))
+        dies = any(last == share.instruction for _, last in stretches(under.live))
+        begins = any(first == share.instruction for first, _ in stretches(over.live))
         if share.kept:
             is_inside = share.displacement <= 0 and under.size - share.displacement <= over.size
             dies = is_inside and merge_intervals(over.live) == ((share.instruction, share.instruction),)
@@ -180,11 +180,10 @@ def _clash(first: Buffer, second: Buffer, in_place: dict[int, None]) -> int | No
     i = j = 0
     while i < len(ours) and j < len(theirs):
         begin, end = max(ours[i][0], theirs[j][0]), min(ours[i][1], theirs[j][1])
-        if begin <= end and begin not in in_place:
-            return begin
-        if begin < end:
-            # The operand dies at the first: two in a row are never in place.
-            return begin + 1
+        # In a row, what was written over the one is what the other one is then written over.
+        clash = next((at for at in range(begin, end + 1) if at not in in_place), None)
+        if clash is not None:
+            return clash
         if ours[i][1] < theirs[j][1]:
             i += 1
         else:

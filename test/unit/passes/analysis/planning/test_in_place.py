@@ -61,6 +61,27 @@ def test_written_over_in_a_row() -> None:
     assert apart.pool_sizes[1] == 384
 
 
+def test_written_over_and_back() -> None:
+    """A sum is written over what is added to, and copied back to where that was: two buffers, twice in a row."""
+    buffers = [Buffer(0, 64, ((0, 2), (3, 5))), Buffer(1, 64, ((2, 3),))]
+    problem = Problem(buffers, shares=[Share(2, 0, 1), Share(3, 1, 0)])
+    found = plan(problem)
+    assert found.pool_sizes[1] == 64 and verify_plan(problem, found) == []
+    assert ids(Problem(buffers, shares=[Share(2, 0, 1)]), found) == ["E0714"]
+
+
+def test_written_over_in_each_branch() -> None:
+    """Two branches, 2 and 3 and then 4 and 5, write the same result over their operands, which begins twice."""
+    buffers = [Buffer(0, 64, ((0, 2),)), Buffer(1, 64, ((0, 1), (4, 4))), Buffer(2, 64, ((2, 3), (4, 6)))]
+    problem = Problem(buffers, shares=[Share(2, 0, 2), Share(4, 1, 2)])
+    found = plan(problem)
+    assert verify_plan(problem, found) == [] and found.pool_sizes[1] == 128
+    apart = Problem([Buffer(1, 64, ((4, 4),)), buffers[2]], shares=[Share(4, 1, 2)])
+    assert ids(apart, Plan({1: 0, 2: 0}, {1: 64}, {})) == []
+    joined = Problem([Buffer(1, 64, ((4, 4),)), Buffer(2, 64, ((2, 6),))], shares=[Share(4, 1, 2)])
+    assert ids(joined, Plan({1: 0, 2: 0}, {1: 64}, {})) == ["E0714"]
+
+
 def test_live_bytes() -> None:
     """At each instruction, in one pool; the largest of them is the bound."""
     buffers = [Buffer(0, 16, ((2, 4),)), Buffer(1, 30, ((3, 3), (6, 6))), Buffer(2, 64, ((0, 9),), pool=2)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from etir.diagnostics import EtirError
 from etir.passes.analysis.planning.algorithms import plan
-from etir.passes.analysis.planning.liveness import Instruction, live_intervals
+from etir.passes.analysis.planning.liveness import Instruction, live_intervals, live_stretches
 from etir.passes.analysis.planning.problem import Buffer, Problem
 
 
@@ -78,6 +78,17 @@ def test_a_branch_needs_what_either_side_needs():
         a: ((1, 2),),
         y: ((2, 4),),
     }
+
+
+def test_stretches_begin_where_each_branch_writes_a_result():
+    """Both branches write y: it is not handed from the end of the one to the beginning of the other."""
+    p, y, s = range(3)
+    program = [op([p], to=[1, 3]), op([], [y]), op(to=[4]), op([], [y, s]), op()]
+    assert live_intervals(program, inputs=[p], outputs=[y])[y] == ((1, 4),)
+    found = live_stretches(program, inputs=[p], outputs=[y], persistent=[s])
+    assert found[y] == ((1, 2), (3, 4))
+    assert found[s] == ((0, 4),)
+    assert live_stretches([*program[:3], op([y], [y]), op()], inputs=[p], outputs=[y])[y] == ((1, 4),)
 
 
 def test_a_result_written_on_one_path_only_keeps_its_old_contents_on_the_other():
