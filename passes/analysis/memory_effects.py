@@ -29,12 +29,12 @@ from etir.dialects.et.instructions import (
     ReturnOp,
 )
 from etir.dialects.et.values import BufferOp, ViewOp
-from etir.dialects.et.workspace import alignment_of
+from etir.dialects.et.workspace import Workspace, alignment_of
 from etir.dialects.schema import OpSchema
 from etir.dialects.text import source_location
 from etir.passes.analysis.handles import with_handles
 from etir.passes.analysis.in_place import InPlaceKernels, RunTimeSizes, overwritable
-from etir.passes.analysis.planning.liveness import Instruction, live_intervals
+from etir.passes.analysis.planning.liveness import Instruction, live_stretches
 from etir.passes.analysis.planning.problem import Buffer, Interval, Pool, Problem, Share
 from etir.passes.analysis.workspaces import workspace_shares, workspaces_of
 from etir.targets.manifest import available, load
@@ -97,6 +97,16 @@ def effects_of(ctx: EtContext, op: Operation) -> Effects:
     if isinstance(op, MoveOp):
         return Effects(tensors[:1], tensors[1:], tensors[1:])
     return Effects(tensors)
+
+
+def _told_effects(op: DelegateCallOp, workspace: Workspace) -> Effects:
+    """The effects of a call whose delegate has told which arguments are its outputs: of these, and of the workspace,
+    nothing is needed from one run of a loop's body to the next.
+    """
+    count = len(workspace.inputs)
+    reads = tuple(v for v in op.arguments[:count] if isinstance(v.type, TensorType))
+    writes = tuple(v for v in op.arguments[count:] if isinstance(v.type, TensorType))
+    return Effects(reads, writes, writes)
 
 
 def _call_effects(ctx: EtContext, op: CallOp) -> Effects:
@@ -171,7 +181,7 @@ def memory_of(
     inputs = [b for op in instructions if isinstance(op, InputsOp) for b in _keys(op.arguments, keys)]
     outputs = [b for op in instructions if isinstance(op, ReturnOp) for b in _keys(op.arguments, keys)]
     persistent = [key for op, key in keys.items() if op.state is not None]  # type: ignore[attr-defined]
-    live = live_intervals(program, inputs=inputs, outputs=outputs, persistent=persistent)
+    live = live_stretches(program, inputs=inputs, outputs=outputs, persistent=persistent)
     if any(isinstance(op, MoveOp) and isinstance(op.target.type, TensorType) for op in instructions):
         live = _with_handles(live, instructions, program, keys, fixed)
     buffers: list[Buffer] = []
@@ -279,8 +289,11 @@ def _instructions(
         assert block is not None
         first.setdefault(block, index)
     program: list[Instruction] = []
+    workspaces = workspaces_of(method)
     for op in instructions:
         effects = effects_of(ctx, op)
+        if isinstance(op, DelegateCallOp) and op in workspaces:
+            effects = _told_effects(op, workspaces[op][0])
         successors: list[int] | None = None
         if isinstance(op, (JumpFalseOp, JumpOp, NextOp)):
             successors = [first[block] for block in op.successors]

@@ -159,3 +159,44 @@ def test_a_part_is_for_one_tensor() -> None:
     _, places, size = planned(both, KEPT)
     assert size == 4096 + 1024
     assert sum(places[name] == places["w"] + 2048 for name in "xz") == 1
+
+
+LOOP = """
+  %p = et.buffer : tensor<i1>
+  et.inputs %x, %z, %p
+  et.next ^bb1
+^bb1:
+  et.delegate_call @part(%x, %z, %y, %w)
+  et.call "aten::sum.IntList_out"(%y, none, false, none, %z) -> %z
+  et.jump_false %p, ^bb1, ^bb2
+^bb2:
+  et.return %z
+"""
+
+
+def test_nothing_waits_in_a_workspace_for_the_next_run_of_a_loop() -> None:
+    """The spec says which arguments are outputs: these, and the workspace, begin anew with each call."""
+    _, places, size = planned(LOOP, Workspace(4096, (None, None), (0,)))
+    assert places["y"] == places["w"] and size == 4096 + 2 * 1024 + 16
+
+
+BRANCHES = """
+  %p = et.buffer : tensor<i1>
+  %v = et.buffer : tensor<4096xui8>
+  et.inputs %x, %z, %p
+  et.jump_false %p, ^bb2, ^bb1
+^bb1:
+  et.delegate_call @part(%x, %z, %y, %w)
+  et.jump ^bb3
+^bb2:
+  et.delegate_call @part(%x, %z, %y, %v)
+  et.next ^bb3
+^bb3:
+  et.return %y
+"""
+
+
+def test_both_branches_have_a_result_in_their_workspaces() -> None:
+    _, places, size = planned(BRANCHES)
+    assert places["v"] == places["w"] == places["y"] == places["x"] - 1024
+    assert size <= 4096 + 1024 + 16
