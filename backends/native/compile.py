@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast, overload
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, i1, i64
@@ -51,7 +52,7 @@ from etir.backends.native.spelled_out import spell_out
 from etir.backends.native.tile import TemplateOp, WeightOp, is_flags, shape_of
 from etir.backends.native.told import needs_of
 from etir.backends.native.tune import Tuner, tuner
-from etir.backends.native.workspace import Planned, plan_both, plan_workspace
+from etir.backends.native.workspace import Planned, plan_both, plan_where, plan_workspace
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.copying import copy_of
@@ -131,7 +132,7 @@ def plan_together(functions: Sequence[tuple[Outlined, Sequence[str]]], frame: Fr
                 links.append(link)
                 planned.append(_planned(outlined, link.func, link.kernels, frame))
                 if (workspace := planned[-1].workspace) is not None:
-                    frame.keep(name, workspace.outputs)
+                    frame.keep(name, workspace)
             room = _room(known[names[0]][0], frame)
             together = plan_chain(links, frame, planned, room)
             if together is not None and room is not None and (least := max(found.bytes for found in together)) > room:
@@ -151,15 +152,6 @@ def _room(outlined: Outlined, frame: Frame) -> int | None:
     plans = outlined.ctx.attachments.get(PlansOnly)
     method = frame.method_of(outlined.name)
     return None if plans is None or method is None else plans.room.get(method)
-
-
-def _planned(outlined: Outlined, func: FuncOp, kernels: LoweredFunction, frame: Frame) -> Planned:
-    """The plan of code and kernels, with a workspace in any case where the program would need more than without
-    delegates, although none of them does.
-    """
-    plans = outlined.ctx.attachments.get(PlansOnly)
-    plan = plan_workspace if plans is not None and plans.less > 0 else plan_both
-    return plan(func, kernels, free_places(outlined, frame))
 
 
 @contextmanager
@@ -211,6 +203,18 @@ def _compiled(
     return _artifact(outlined, func, kernels, planned, [*zip(chosen, images, strict=True)], frame)
 
 
+def _planned(outlined: Outlined, func: FuncOp, kernels: LoweredFunction, frame: Frame) -> Planned:
+    """The plan of code and kernels, where those of delegates before this one leave it; with a workspace in any case
+    where the program would need more than without delegates, although none of them does.
+    """
+    free, inputs = free_places(outlined, frame), len(outlined.func.body.block.args)
+    plans = outlined.ctx.attachments.get(PlansOnly)
+    planner = partial(plan_both, is_repeated=frame.is_repeated(outlined.name))
+    if plans is not None and plans.less > 0:
+        planner = plan_workspace
+    return plan_where(free, inputs, frame.most, lambda around: planner(func, kernels, around))
+
+
 def _artifact(
     outlined: Outlined,
     func: FuncOp,
@@ -229,7 +233,7 @@ def _artifact(
     variants = [Variant(c.name, bound(image, inputs, arguments, arena, sizes)) for c, image in images]
     workspace = planned.workspace
     if workspace is not None:
-        frame.keep(outlined.name, workspace.outputs)
+        frame.keep(outlined.name, workspace)
     size = 0 if workspace is None else workspace.size
     over = [pair for pair in pairs_of(outlined.func) if is_over(func, pair) and kernels.is_over(pair)]
     specs = memory_specs(workspace, over)

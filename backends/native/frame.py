@@ -5,6 +5,8 @@ can begin at the same byte of the method's memory. A tensor that one delegate ma
 place in both workspaces: the second is planned around the place that the first has given it. What an operator of the
 kernels makes, or the caller gives, may be anywhere in the workspace of the delegate that reads it last.
 
+What a condition gives is made in its branches, by one delegate in each, at one place (``branches.py``).
+
 A tensor that lives while another delegate runs would be in its way, and stays apart; so do inputs that somebody reads
 afterwards, states and weights.
 """
@@ -18,14 +20,16 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from etir.backends.native.branches import given_to, is_written_anew, outermost, ways_out
 from etir.dialects.backend.ops import CallDelegateOp, ViewOp
+from etir.dialects.control.ops import CondOp, ScanOp, WhileOp
 from etir.dialects.dtypes import dtype_of
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_static
 from etir.dialects.et.program import ReadStateOp, WriteStateOp
-from etir.dialects.et.workspace import APART
+from etir.dialects.et.workspace import APART, Workspace
 
 if TYPE_CHECKING:
     from etir.backends.native.workspace import Planned
@@ -60,6 +64,8 @@ class Frame:
         self._places: dict[SSAValue, int] = {}
         self.planned: dict[str, tuple[FuncOp, LoweredFunction, Planned]] = {}
         """By name the code, the kernels and the plan of functions that have been planned before code is made."""
+        self.most = 0
+        """Bytes of the largest workspace so far."""
         for op in module.walk():
             if isinstance(op, CallDelegateOp):
                 self._calls[op.callee.root_reference.data] = op
@@ -76,7 +82,7 @@ class Frame:
             return [None] * (inputs + outputs)
         operands = [*call.operands]
         into = [self._input(call, v) if operands.count(v) == 1 else APART for v in operands]
-        return [*into, *(None if self._is_undisturbed(v) and not self._is_state(v) else APART for v in call.results)]
+        return [*into, *(map(self._output, call.results))]
 
     def over(self, name: str) -> list[tuple[int, int]]:
         """The inputs and outputs of a function that may be one memory: an output that is the new contents of a state,
@@ -130,6 +136,16 @@ class Frame:
         func = None if call is None else call.parent_op()
         return func.sym_name.data if isinstance(func, FuncOp) else None
 
+    def is_repeated(self, name: str) -> bool:
+        """Whether a loop runs a function."""
+        call = self._calls.get(name)
+        around = None if call is None else call.parent_op()
+        while around is not None and not isinstance(around, FuncOp):
+            if isinstance(around, (WhileOp, ScanOp)):
+                return True
+            around = around.parent_op()
+        return False
+
     def carried(self, names: Sequence[str]) -> list[Carried]:
         """The tensors that calls of a block make or read for the last time, and that may be in their workspaces."""
         calls = [self._calls[name] for name in names]
@@ -173,35 +189,56 @@ class Frame:
         }
         return Carried(places, kept, gaps)
 
-    def keep(self, name: str, places: Sequence[int | None]) -> None:
-        """Remember the places that a function's outputs have been given; None is a place apart."""
+    def keep(self, name: str, workspace: Workspace) -> None:
+        """Remember the places that a function's inputs and outputs have been given: the same values are at them for
+        the delegates of other branches.
+        """
+        self.most = max(self.most, workspace.size)
         call = self._calls.get(name)
-        for value, place in zip(() if call is None else call.results, places, strict=False):
+        if call is None:
+            return
+        for value, place in zip(call.operands, workspace.inputs, strict=False):
+            if place is not None and value is _base_of(value):
+                self._places.setdefault(value, place)
+        for value, place in zip(call.results, workspace.outputs, strict=False):
             if place is not None:
-                self._places[value] = place
+                self._places[outermost(value)] = place
 
     def _input(self, call: CallDelegateOp, value: SSAValue) -> int | None:
-        base, block = _base_of(value), call.parent
+        base = _base_of(value)
         maker = base.owner
-        if block is None or (maker if isinstance(maker, Block) else maker.parent) is not block:
+        home = maker if isinstance(maker, Block) else maker.parent
+        ways = None if home is None else ways_out(call, home)
+        if ways is None or any(map(_keeps, _uses(base))):
             return APART
-        if not isinstance(maker, (Block, EdgeOp, CallDelegateOp)) or any(map(_keeps, _uses(base))):
+        if not isinstance(maker, (Block, EdgeOp, CallDelegateOp, CondOp)) or not _is_made_once(base):
             return APART
-        if isinstance(maker, Block) and not isinstance(block.parent_op(), FuncOp):
-            return APART
-        if self._last_use(base, block) != self._position(call, block) or not self._is_undisturbed(base):
-            return APART
-        return self._places.get(base) if isinstance(maker, CallDelegateOp) else None
+        for block, op in ways:
+            at = self._position(op, block)
+            born = -1 if isinstance(maker, Block) or block is not home else self._position(maker, block)
+            if self._last_use(base, block) != at or any(born < other < at for other in self._calls_in(block)):
+                return APART
+        return self._places.get(base)
+
+    def _output(self, value: SSAValue) -> int | None:
+        """Where a result of a call may be: where a delegate of another branch has it."""
+        is_free = self._is_undisturbed(value) and not self._is_state(value) and not self._is_state(outermost(value))
+        return self._places.get(outermost(value)) if is_free else APART
 
     def _is_undisturbed(self, value: SSAValue) -> bool:
-        """Whether no delegate runs between the one that makes a value and the last operation that needs it."""
+        """Whether no delegate runs between the one that makes a value and the last operation that needs it, or what it
+        becomes as the result of a condition.
+        """
         maker = value.owner
         block = maker if isinstance(maker, Block) else maker.parent
         if block is None:
             return False
         born = -1 if isinstance(maker, Block) else self._position(maker, block)
         last = self._last_use(value, block)
-        return not any(born < at < last for at in self._calls_in(block))
+        if any(born < at < last for at in self._calls_in(block)):
+            return False
+        outside = given_to(value)
+        return outside is None or self._is_undisturbed(outside)
 
     def _is_state(self, value: SSAValue) -> bool:
         """Whether a value is made in a state's own memory: unless it is copied there, since the delegate that makes it,
@@ -251,6 +288,13 @@ class Frame:
             found = [op for op in block.ops if any(isinstance(inner, CallDelegateOp) for inner in op.walk())]
             self._at[block] = [self._position(op, block) for op in found]
         return self._at[block]
+
+
+def _is_made_once(value: SSAValue) -> bool:
+    """Whether the memory of a value is needed in one run of its block alone: not that of an argument which a loop
+    carries, as a rule.
+    """
+    return not isinstance(value, BlockArgument) or isinstance(value.owner.parent_op(), FuncOp) or is_written_anew(value)
 
 
 def _base_of(value: SSAValue) -> SSAValue:

@@ -44,7 +44,7 @@ from etir.backends.native.passes.verify_native import verify_groups
 from etir.backends.native.passes.verify_tile import verify_function
 from etir.backends.native.print_c import call_text, header, print_c, weights_of
 from etir.backends.native.tile import is_flags, shape_of
-from etir.backends.native.workspace import plan_code
+from etir.backends.native.workspace import plan_code, plan_where
 from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import memory_digest, memory_specs
 
@@ -119,14 +119,14 @@ def _function(outlined: Outlined, target: Cpu, cc: str, frame: Frame) -> _Functi
     verify_groups(outlined.func)
     with decided(outlined.func):
         func = tile_function(outlined.func, target)
-        planned = plan_code(func, free_places(outlined, frame))
+        inputs = len(outlined.func.body.block.args)
+        planned = plan_where(free_places(outlined, frame), inputs, frame.most, lambda around: plan_code(func, around))
         arena = planned.arena
         choose_schedules(func, target)
         verify_function(func, target, readable_shapes(outlined), arena)
         arrays = weight_arrays(outlined, weights_of(func))
         names = [f"etir_weight_{hashlib.sha256(array.tobytes()).hexdigest()[:16]}" for array in arrays]
         source = print_c(func, target, ENTRY, names)
-    inputs = len(outlined.func.body.block.args)
     shapes = tuple(said(shape_of(arg), is_flags(arg.type)) for arg in func.body.block.args)
     tables = contract(0, inputs, shapes, arena, ())
     digest = digest_of(tables, source.text)
@@ -139,7 +139,7 @@ def _function(outlined: Outlined, target: Cpu, cc: str, frame: Frame) -> _Functi
     variant = Variant(target.name, Image(b"", 0), digest)
     workspace = planned.workspace
     if workspace is not None:
-        frame.keep(outlined.name, workspace.outputs)
+        frame.keep(outlined.name, workspace)
     specs = memory_specs(workspace)
     size = 0 if workspace is None else workspace.size
     blob = NativeBlob(inputs, shapes, arena, (), (), (variant,), b"", size, memory_digest(specs))

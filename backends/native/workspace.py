@@ -12,7 +12,9 @@ Where one of the two still reads an input while the other has begun to write an 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from xdsl.dialects.func import FuncOp
 
@@ -26,6 +28,8 @@ from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import APART, Workspace
 from etir.passes.analysis.planning.errors import E0703
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,14 @@ class Planned:
         return self.arena if self.workspace is None else self.workspace.size
 
 
-def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around) -> Planned:
-    """Plan a function of ``tile`` and its program for the kernels, with inputs and outputs where ``free`` says."""
-    if not _has_buffers(func) and not kernels.has_activations:
+def plan_both(func: FuncOp, kernels: LoweredFunction, free: Around, *, is_repeated: bool = False) -> Planned:
+    """Plan a function of ``tile`` and its program for the kernels, with inputs and outputs where ``free`` says.
+
+    What a loop runs (``is_repeated``) has a workspace of its outputs alone, too: the compile spec says which arguments
+    they are, so that nothing has to wait in them from one run to the next.
+    """
+    is_told = is_repeated and None in free[len(free) - outputs_of(func) :]
+    if not _has_buffers(func) and not kernels.has_activations and not is_told:
         kernels.plan()
         return Planned(plan_function(func), None)
     return plan_workspace(func, kernels, free)
@@ -60,10 +69,11 @@ def plan_workspace(func: FuncOp, kernels: LoweredFunction, free: Around) -> Plan
     found = [turn for turn in (first, second) if turn is not None]
     least = max(bound, 0 if second is None else second.code)
     if found and min(turn.total for turn in found) > least:
-        joint = joint_plan(func, kernels, free, bound if first is None else first.kernels)
-        total = max(joint.code, joint.kernels) + _outside(func, free, joint.around)
-        if total < min(turn.total for turn in found):
-            return Planned(joint.code, joint.write(func, kernels))
+        joint = _unless_meeting(lambda: joint_plan(func, kernels, free, bound if first is None else first.kernels))
+        if joint is not None:
+            total = max(joint.code, joint.kernels) + _outside(func, free, joint.around)
+            if total < min(turn.total for turn in found):
+                return Planned(joint.code, joint.write(func, kernels))
     if not found:
         apart: Around = [APART] * len(func.body.block.args)
         arena, _ = _code(func, apart)
@@ -79,6 +89,42 @@ def plan_code(func: FuncOp, free: Around) -> Planned:
     arena, places = _code(func, free)
     inputs = len(places) - outputs_of(func)
     return Planned(arena, Workspace(arena, tuple(places[:inputs]), tuple(places[inputs:])))
+
+
+def plan_where(free: Around, inputs: int, room: int, planner: Callable[[Around], Planned]) -> Planned:
+    """Plan a function with ``planner`` where outputs are to be at the places that delegates of other branches have
+    given them: if that needs no more than ``room``, or than wherever they may be, from where they are copied.
+    """
+    anywhere: Around = [
+        place if place is None or place == APART or number < inputs else None for number, place in enumerate(free)
+    ]
+    if anywhere == free:
+        return planner(free)
+    least = _unless_meeting(lambda: planner(anywhere))
+    there = _unless_meeting(lambda: planner(free))
+    if there is not None and not _is_there(there, free[inputs:]):
+        there = None
+    if there is not None and (least is None or there.bytes <= max(least.bytes, room)):
+        return there
+    if least is not None:
+        return planner(anywhere)
+    return planner([None if place is None else APART for place in free])
+
+
+def _is_there(planned: Planned, wished: Around) -> bool:
+    """Whether outputs are where they are to be."""
+    places = [None] * len(wished) if planned.workspace is None else planned.workspace.outputs
+    return all(wish in (None, APART, place) for wish, place in zip(wished, places, strict=True))
+
+
+def _unless_meeting(made: Callable[[], _T]) -> _T | None:
+    """What is made; None where places that are given have bytes in common."""
+    try:
+        return made()
+    except EtirError as error:
+        if E0703.id not in error.ids:
+            raise
+    return None
 
 
 def _outside(func: FuncOp, free: Around, around: Around) -> int:

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
+from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.control.ops import CondOp, ScanOp, WhileOp, YieldOp, yielded
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.arguments import OPERAND
@@ -47,16 +48,27 @@ def _lower_region(lowering: MethodLowering, region: Region, targets: Sequence[SS
     """Lower a region into the current block; its yielded values end up in ``targets``."""
     values = yielded(region)
     for value, target in zip(values, targets, strict=True):
-        inside = isinstance(value.owner, EdgeOp) and value.owner.parent is region.block
+        inside = isinstance(value.owner, (EdgeOp, CallDelegateOp)) and value.owner.parent is region.block
         if inside and isinstance(target.type, TensorType) and value not in lowering.destinations:
             type = value.type
             assert isinstance(type, TensorType)
             # A result of fixed size may have a kernel that does not give its result a size: it is copied to a target
             # whose size the branches share.
-            if is_static(type) != is_dynamic(target):
+            is_fine = isinstance(value.owner, EdgeOp) or _may_write(lowering, value, target)
+            if is_static(type) != is_dynamic(target) and is_fine:
                 lowering.destinations[value] = target
     _lower_body(lowering, region.block)
     lowering.copy_all([(t, lowering.lower(v)) for v, t in zip(values, targets, strict=True)], op)
+
+
+def _may_write(lowering: MethodLowering, value: SSAValue, target: SSAValue) -> bool:
+    """Whether a delegate may write a result to the result of a control operation: it is made for sizes with the bounds
+    of its own, and all branches have it at one place of their workspaces, or at none.
+    """
+    if lowering.bounded(value.type, value)[0] != target.type:
+        return False
+    place = lowering.place_within(value)
+    return place is None or lowering.places.setdefault(target, place) == place
 
 
 def _lower_body(lowering: MethodLowering, block: Block) -> None:

@@ -109,6 +109,8 @@ class MethodLowering:
         """Where the caller's values are; in ``values``, an argument may stand for a copy of what was there at first."""
         self.unbounded: dict[str, None] = {}
         self.workspaces: dict[str, list[SSAValue]] = {}
+        self.places: dict[SSAValue, int] = {}
+        """Where delegates in the branches of a condition have its results in their workspaces."""
         self.checks = InputChecks(self, checks)
 
     def run(self) -> MethodOp:
@@ -441,6 +443,13 @@ class MethodLowering:
         """The inputs and outputs of a delegate that may be one memory."""
         delegate = self._called(op)
         return [] if delegate is None else [*safe_pairs(delegate)]
+
+    def place_within(self, value: SSAValue) -> int | None:
+        """Where a delegate has one of its results in its workspace; None if it is apart from that."""
+        call = cast(CallDelegateOp, value.owner)
+        delegate = self._called(call)
+        workspace = None if delegate is None else workspace_of(delegate.compile_specs)
+        return None if workspace is None else workspace.outputs[call.outputs.index(value)]
 
     def _called(self, op: CallDelegateOp) -> DelegateOp | None:
         module = self.func.parent_op()
