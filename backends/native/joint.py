@@ -82,11 +82,11 @@ def _size(plan: Plan) -> int:
 
 
 def within(problem: Problem, room: int) -> Plan | None:
-    """A plan of so many bytes, which is looked for longer; None where none is found."""
+    """A plan of so many bytes, which is looked for longer, while plans get lower; None where none is found."""
     if sum(bound.bytes for bound in lower_bound(problem).values()) > room:
         return None
     try:
-        return plan(replace(problem, pools={1: Pool(capacity=room)}))
+        return plan(replace(problem, pools={1: Pool(capacity=room)}), is_patient=False)
     except EtirError as error:
         if E0704.id not in error.ids:
             raise

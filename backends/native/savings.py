@@ -112,6 +112,10 @@ MOST_WORK = 100_000
 which no saving solves is planned in bounded time. It is counted, and not measured, since the same program gives the
 same code everywhere.
 """
+SOME_WORK = 6_000
+"""As many of them where most memory is needed for transformed tiles, before images that are too large for that are not
+transformed: in a large function, what else there is to try has the rest of the work after that.
+"""
 
 
 def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
@@ -158,6 +162,8 @@ class _Choice:
         self.last: Base | None = None
         self.least = self._arena()
         self.known.choose(self.last)
+        self.is_late = self.is_put_off = False
+        """Whether it is the turn of images that are not transformed, until which other savings were put off."""
         self.kernels = kernels_of(outlined, self.around)
         self.most = self.kernels.plan_within(self.around).size - less
 
@@ -166,22 +172,39 @@ class _Choice:
         sizes, late = cut_sizes(self.func), late_sizes(self.func)
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(self.most, i64)})
+        self._borders(sizes)
+        before = self.least
+        self._save("panels")
+        self._all()
+        self.is_late = True
+        if self.is_transformed:
+            self._save(TILES, {ROOM: IntegerAttr(0, i64)})
+            for least in some_of(sizes):
+                self._try_both(IntegerAttr(least, i64))
+        if self.is_put_off:
+            self._borders(sizes)
+        for least in some_of(late, MOST_LATE):
+            self._late(IntegerAttr(least, i64), sizes)
+        if self.least < before:
+            self._quick()
+
+    def _borders(self, sizes: Sequence[int]) -> None:
+        """What leaves transformed tiles as they are: one after another, without borders, and together."""
         self._quick()
         self._cut(sizes)
         self._together(sizes)
         if sizes:
             self._together(sizes, {CUT: IntegerAttr(sizes[-1], i64)})
-        before = self.least
-        self._save("panels")
-        self._all()
-        if self.is_transformed:
-            self._save(TILES, {ROOM: IntegerAttr(0, i64)})
-            for least in some_of(sizes):
-                self._try_both(IntegerAttr(least, i64))
-        for least in some_of(late, MOST_LATE):
-            self._late(IntegerAttr(least, i64), sizes)
-        if self.least < before:
-            self._quick()
+
+    def _is_done(self) -> bool:
+        """Whether nothing more is to be tried: code needs little enough, or enough has been tried, for now or at all."""
+        if self.least <= self.most or self.known.work >= MOST_WORK:
+            return True
+        if self.is_late or not self.is_transformed or self.known.work < SOME_WORK:
+            return False
+        put_off = self.known.needs_tiles()
+        self.is_put_off = self.is_put_off or put_off
+        return put_off
 
     def keep(self, outlined: Outlined) -> None:
         """Leave what has been made for whoever makes code: the function of ``tile`` with what was chosen, if that was
@@ -223,7 +246,7 @@ class _Choice:
         """
         attributes, is_transformed = dict(self.func.attributes), self.is_transformed
         is_new = others is None or any(attributes.get(name) != value for name, value in others.items())
-        if self.least <= self.most or self.known.work >= MOST_WORK or not is_new:
+        if not is_new or self._is_done():
             return
         before, chosen, least = self.least, saved(self.func), self.least
         self.func.attributes.update(others or {})
@@ -249,7 +272,7 @@ class _Choice:
 
     def _all(self) -> None:
         """All of them at once, ``panels`` as well, and then without those that are of no use."""
-        if self.least <= self.most or self.known.work >= MOST_WORK:
+        if self._is_done():
             return
         attributes, is_transformed = dict(self.func.attributes), self.is_transformed
         chosen = saved(self.func)
@@ -317,7 +340,7 @@ class _Choice:
 
     def _try(self, attributes: Mapping[str, Attribute]) -> None:
         """Keep attributes if code needs less with them; nothing where it needs little enough already."""
-        if self.least <= self.most or self.known.work >= MOST_WORK:
+        if self._is_done():
             return
         before = dict(self.func.attributes)
         self.func.attributes.update(attributes)

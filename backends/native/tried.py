@@ -22,6 +22,8 @@ from etir.backends.native.passes.tile_inside import may_write_inside
 from etir.backends.native.passes.tile_order import is_in_order
 from etir.backends.native.passes.tile_pieces import may_copy_pieces
 from etir.backends.native.passes.tile_plan import problem_of
+from etir.backends.native.users import writers_of
+from etir.backends.native.winograd import WinogradInputOp
 from etir.passes.analysis.planning.problem import Problem
 
 PLANNED = frozenset(("deep", "dense"))
@@ -62,6 +64,12 @@ class Base:
     def need(self) -> Need:
         """Where it needs most."""
         return need_of(self.func)
+
+    @cached_property
+    def needs_tiles(self) -> bool:
+        """Whether images that are transformed are among what there is where it needs most."""
+        buffers = [self.need.buffers[key] for key in self.need.there]
+        return any(isinstance(op, WinogradInputOp) for value in buffers for op in writers_of(value))
 
     def may_change(self, name: str) -> bool:
         """Whether one of ``BY_PLAN`` finds something in the function."""
@@ -123,6 +131,10 @@ class Known:
         self._bases[base.key] = base
         while len(self._bases) > MOST_KEPT:
             del self._bases[next(iter(self._bases))]
+
+    def needs_tiles(self) -> bool:
+        """Whether the function with what is chosen needs most memory for transformed tiles."""
+        return self._kept is not None and self._kept.needs_tiles
 
     def choose(self, base: Base | None) -> None:
         """Keep the function that has what is chosen now, whatever is made after it."""

@@ -95,6 +95,9 @@ ALGORITHM_NAMES = ("auto", *ALGORITHMS)
 HARDER = 50
 """How many times more work ``auto`` spends on a pool that could fit its capacity but does not yet."""
 
+PATIENCE = 4
+"""How many times the usual work a search without patience goes on in vain: what gets lower at all does so early."""
+
 APART = ("naive", "greedy")
 """The algorithms that give a result bytes of its own, also where it could be written over an operand: what other
 compilers do, to compare with."""
@@ -103,8 +106,9 @@ NAMED_AT_PEAK = 20
 """How many buffers an over-capacity error names, largest first; it says how many it leaves out."""
 
 
-def plan(problem: Problem, algorithm: str = "auto") -> Plan:
-    """Plan every pool of ``problem`` with the named algorithm.
+def plan(problem: Problem, algorithm: str = "auto", *, is_patient: bool = True) -> Plan:
+    """Plan every pool of ``problem`` with the named algorithm. Who can do without a plan that fits its capacity is not
+    ``is_patient``: it is looked for as long as plans get lower.
 
     Offsets of aliases follow from their bases; buffers without bytes sit at offset 0 unless fixed. Sizes of pools are
     rounded up to the pool's granule and include its padding.
@@ -118,7 +122,8 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
         )
     problem = settled(problem)
     bounds = lower_bound(problem)
-    found = _plan_groups(replace(problem, shares=()), algorithm)
+    patience = None if is_patient else PATIENCE * DEFAULT_WORK
+    found = _plan_groups(replace(problem, shares=()), algorithm, patience)
     if problem.shares and algorithm not in APART:
         for variant in variants(problem):
             if all(size <= bounds[pool].bytes for pool, size in found.pool_sizes.items()):
@@ -126,12 +131,12 @@ def plan(problem: Problem, algorithm: str = "auto") -> Plan:
             if is_pinned_apart(variant) and any(
                 bound.bytes < found.pool_sizes[pool] for pool, bound in lower_bound(variant).items()
             ):
-                found = _better(problem, found, _plan_groups(variant, algorithm))
+                found = _better(problem, found, _plan_groups(variant, algorithm, patience))
     raise_if_errors(_over_capacity(problem, bounds, found.pool_sizes, found.algorithms))
     return found
 
 
-def _plan_groups(problem: Problem, algorithm: str) -> Plan:
+def _plan_groups(problem: Problem, algorithm: str, patience: int | None) -> Plan:
     """The plan of a problem without shares."""
     bounds = lower_bound(problem)
     root_offsets: dict[int, int] = {}
@@ -139,7 +144,7 @@ def _plan_groups(problem: Problem, algorithm: str) -> Plan:
     algorithms: dict[int, str] = {}
     for pool in problem.pool_ids:
         instance = build_instance(problem, pool, bounds[pool])
-        placement, algorithms[pool] = _plan_pool(problem, instance, pool, algorithm)
+        placement, algorithms[pool] = _plan_pool(problem, instance, pool, algorithm, patience)
         for group, offset in zip(instance.groups, placement, strict=True):
             root_offsets[group.root.key] = offset
         pool_sizes[pool] = 0
@@ -166,7 +171,9 @@ def _better(problem: Problem, first: Plan, second: Plan) -> Plan:
     )
 
 
-def _plan_pool(problem: Problem, instance: Instance, pool: int, algorithm: str) -> tuple[Placement, str]:
+def _plan_pool(
+    problem: Problem, instance: Instance, pool: int, algorithm: str, patience: int | None
+) -> tuple[Placement, str]:
     """A placement and the name of the algorithm that found it."""
     if algorithm != "auto":
         return ALGORITHMS[algorithm](instance), algorithm
@@ -193,7 +200,7 @@ def _plan_pool(problem: Problem, instance: Instance, pool: int, algorithm: str) 
     limits = problem.pool(pool)
     if limits.capacity is not None and instance.target <= limits.capacity - limits.padding < best_height:
         room = limits.capacity - limits.padding
-        offer("search", search(replace(instance, target=room), HARDER * DEFAULT_WORK))
+        offer("search", search(replace(instance, target=room), HARDER * DEFAULT_WORK, patience))
     return best, best_name
 
 

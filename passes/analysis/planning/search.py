@@ -44,13 +44,14 @@ REMEMBERED = 512
 """Placements that are kept: layers that are alike ask for the same one, and so do plans that a compilation tries."""
 
 
-def search(instance: Instance, work: int = DEFAULT_WORK) -> Placement:
-    """The best placement found within ``work``, counted in conflicts looked at.
+def search(instance: Instance, work: int = DEFAULT_WORK, patience: int | None = None) -> Placement:
+    """The best placement found within ``work``, counted in conflicts looked at; with ``patience``, the climb also ends
+    after so much work in which no plan was lower than all before.
 
     All :data:`STARTS` are tried as long as there is work left for them (the first in any case), then the climb begins
     at the first. What was found is remembered, as it depends on the items alone.
     """
-    return list(_remembered(_Items.of(instance), work))
+    return list(_remembered(_Items.of(instance), work, work if patience is None else patience))
 
 
 class _Items(NamedTuple):
@@ -80,11 +81,11 @@ class _Items(NamedTuple):
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _remembered(items: _Items, work: int) -> Placement:
-    return _searched(items.instance(), work)
+def _remembered(items: _Items, work: int, patience: int) -> Placement:
+    return _searched(items.instance(), work, patience)
 
 
-def _searched(instance: Instance, work: int) -> Placement:
+def _searched(instance: Instance, work: int, patience: int) -> Placement:
     work = min(work, WORK_PER_ITEM * len(instance.sizes) * max(1, work // DEFAULT_WORK))
     cost = sum(map(len, instance.conflicts))
     order = STARTS[0](instance)
@@ -97,7 +98,7 @@ def _searched(instance: Instance, work: int) -> Placement:
         work -= cost
     if instance.height(best) <= instance.target:
         return best
-    return min(best, _Climb(instance, order, begin).run(work), key=instance.height)
+    return min(best, _Climb(instance, order, begin).run(work, patience), key=instance.height)
 
 
 class _Sequence:
@@ -129,13 +130,15 @@ class _Climb:
         self.excess = sum(end - instance.target for end in self.ends if end > instance.target)
         self.work = 0
 
-    def run(self, limit: int) -> Placement:
-        """The best placement met until the target is reached or more than ``limit`` conflicts were looked at."""
+    def run(self, limit: int, patience: int) -> Placement:
+        """The best placement met until the target is reached, or more than ``limit`` conflicts were looked at, or more
+        than ``patience`` of them since it was met.
+        """
         conflicts, target = self.instance.conflicts, self.instance.target
         sequence = _Sequence()
         height = max(self.ends, default=0)
-        best, best_height = list(self.offsets), height
-        while best_height > target and self.work < limit:
+        best, best_height, until = list(self.offsets), height, min(limit, patience)
+        while best_height > target and self.work < until:
             # Finding the top looks at every item, if quickly.
             self.work += WORK_PER_STEP + len(self.ends) // 4
             tower = self._tower(sequence.choose([item for item, end in enumerate(self.ends) if end == height]))
@@ -144,7 +147,7 @@ class _Climb:
             if first != second and self._try_swap(first, second, height):
                 height = max(self.ends)
                 if height < best_height:
-                    best, best_height = list(self.offsets), height
+                    best, best_height, until = list(self.offsets), height, min(limit, self.work + patience)
         return best
 
     def _tower(self, top: int) -> list[int]:
