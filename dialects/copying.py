@@ -135,9 +135,9 @@ def is_same(one: Operation, other: Operation) -> bool:
     return described(one) == described(other)
 
 
-def described(root: Operation) -> list[object]:
+def described(root: Operation, *, with_locations: bool = True) -> list[object]:
     """What there is in an operation, with numbers for operations, values and blocks: equal for those that are the same,
-    also after one of them has changed.
+    also after one of them has changed; wherever they come from without locations.
     """
     ops = [*root.walk()]
     blocks = [block for op in ops for region in op.regions for block in region.blocks]
@@ -146,7 +146,9 @@ def described(root: Operation) -> list[object]:
     numbers = {id(item): number for number, item in enumerate([*ops, *blocks, *values])}
     found: list[object] = [len(ops), len(blocks)]
     for op in ops:
-        found += (type(op), op.location, *op.properties.items(), *op.attributes.items())
+        found += (type(op), *op.properties.items(), *op.attributes.items())
+        if with_locations:
+            found.append(op.location)
         found += [numbers.get(id(value), id(value)) for value in op._operands]
         found += [numbers.get(id(block), id(block)) for block in op._successors]
         found += [len(op.properties), len(op.attributes), len(op.results), len(op._operands)]
@@ -157,5 +159,5 @@ def described(root: Operation) -> list[object]:
     for value in values:
         found.append(value._type)
         if isinstance(value, BlockArgument):
-            found += (numbers[id(value.block)], value.index, value.location)
+            found += (numbers[id(value.block)], value.index, value.location if with_locations else None)
     return found

@@ -37,7 +37,8 @@ that do so together:
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
 * ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is as many rows of tiles at a time
   as there is room for; borders are tried again then, and a row of tiles at a time if that is not enough. It comes first
-  where most memory is needed for transformed tiles: nothing else makes them smaller.
+  where most memory is needed for transformed tiles: nothing else makes them smaller. In a large function, the savings
+  above then come after the next one.
 * images of at least so many bytes are not transformed, and have no border either.
 * what is joined, or lies in a border, and has at least so many bytes is made in memory of its own first, and copied
   when all of it is there: the whole lives from then on, and steps that need most by themselves can be done before.
@@ -128,7 +129,8 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
         func.attributes.pop(name, None)
     plans = outlined.ctx.attachments.get(PlansOnly)
     before: list[_Before] = [] if plans is None else plans.known.setdefault("savings", [])
-    key = None if plans is None else (tuple(cpus), described(func), plans.less)
+    # Operators have numbers in their locations where no code is made: what is chosen does not depend on them.
+    key = None if plans is None else (tuple(cpus), described(func, with_locations=False), plans.less)
     found = next((chosen for known, chosen in before if known == key), None)
     if found is None:
         try:
@@ -162,8 +164,8 @@ class _Choice:
         self.last: Base | None = None
         self.least = self._arena()
         self.known.choose(self.last)
-        self.is_late = self.is_put_off = False
-        """Whether it is the turn of images that are not transformed, until which other savings were put off."""
+        self.is_late, self.is_put_off = True, False
+        """Whether nothing has to wait for images that are not transformed, and whether something did."""
         self.kernels = kernels_of(outlined, self.around)
         self.most = self.kernels.plan_within(self.around).size - less
 
@@ -172,6 +174,7 @@ class _Choice:
         sizes, late = cut_sizes(self.func), late_sizes(self.func)
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(self.most, i64)})
+        self.is_late = False
         self._borders(sizes)
         before = self.least
         self._save("panels")
@@ -197,7 +200,7 @@ class _Choice:
             self._together(sizes, {CUT: IntegerAttr(sizes[-1], i64)})
 
     def _is_done(self) -> bool:
-        """Whether nothing more is to be tried: code needs little enough, or enough has been tried, for now or at all."""
+        """Whether nothing more is to be tried: code needs little enough, or enough was tried, for now or at all."""
         if self.least <= self.most or self.known.work >= MOST_WORK:
             return True
         if self.is_late or not self.is_transformed or self.known.work < SOME_WORK:

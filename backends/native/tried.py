@@ -150,10 +150,14 @@ class Known:
         return [name for name in sorted(key[0] - known[0]) if name in self.tried[known].asked]
 
     def _same(self, key: Key) -> Tried | None:
-        """What is known of the same function: with less to save on, and all the rest finds nothing in it."""
+        """What is known of the same function: with less to save on, and all the rest finds nothing in it, or with more
+        for which nobody has asked.
+        """
         for known, tried in self.tried.items():
             more = self._more(known, key)
             if more is not None and self._finds_nothing(known, more):
+                return tried
+            if known[1] == key[1] and key[0] < known[0] and (known[0] - key[0]).isdisjoint(tried.asked):
                 return tried
         return None
 

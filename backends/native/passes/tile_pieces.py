@@ -84,8 +84,10 @@ def _copy_one(func: FuncOp) -> bool:
 def _found(func: FuncOp, need: Need) -> _Piece | None:
     """A piece of a buffer that is there where most memory is needed, and less is needed with a copy of it."""
     ops = [*func.body.block.ops]
+    accesses = _accesses(ops) if need.there else {}
     for key in need.there:
-        piece = _piece(ops, need.buffers[key], need.at)
+        base = need.buffers[key]
+        piece = _piece(ops, base, accesses.get(base, ()), need.at)
         if piece is not None and _is_worth(need, key, piece, ops):
             return piece
     return None
@@ -142,15 +144,22 @@ class _Piece:
             reader.operands[index] = view.results[0]
 
 
-def _piece(ops: Sequence[Operation], base: SSAValue, at: int) -> _Piece | None:
+_Access = tuple[int, TemplateOp, int]
+"""The number of an operation, the operation, and which of its operands is in some memory."""
+
+
+def _accesses(ops: Sequence[Operation]) -> dict[SSAValue, list[_Access]]:
+    """Who reads and writes each memory, in order."""
+    found: dict[SSAValue, list[_Access]] = {}
+    for number, op in enumerate(ops):
+        if isinstance(op, TemplateOp):
+            for index, value in enumerate(op.operands):
+                found.setdefault(base_of(value), []).append((number, op, index))
+    return found
+
+
+def _piece(ops: Sequence[Operation], base: SSAValue, accesses: Sequence[_Access], at: int) -> _Piece | None:
     """The part of a buffer that is read at an instant and later, if it is less than the buffer and always the same."""
-    accesses = [
-        (number, op, index)
-        for number, op in enumerate(ops)
-        if isinstance(op, TemplateOp)
-        for index, value in enumerate(op.operands)
-        if base_of(value) is base
-    ]
     later = [place_of(op.operands[index]) for number, op, index in accesses if number >= at]
     if not later or not all(is_known((*p.shape, *p.strides, p.offset)) and 0 not in p.shape for p in later):
         return None

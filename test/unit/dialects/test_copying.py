@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import Operation
 
 import etir
-from etir.dialects.copying import copy_of, exact_copy, is_same
+from etir.dialects.copying import copy_of, described, exact_copy, is_same
 from etir.dialects.text import print_module
 from etir.dialects.verify import verify_module
 from etir.passes.infra.instrumentation import Instrument, PassRun, watching
@@ -83,3 +83,13 @@ def test_what_differs_is_not_the_same(modules: list[tuple[ModuleOp, ModuleOp, st
     last = [*used.uses][-1]
     last.operation.operands = [*last.operation.operands]
     assert not is_same(module, other), "its uses are in another order"
+
+
+def test_what_comes_from_elsewhere_is_the_same_without_locations(
+    modules: list[tuple[ModuleOp, ModuleOp, str]],
+) -> None:
+    moved = exact_copy(modules[0][0])
+    for op in moved.walk():
+        op.location = UnknownLoc()
+    assert not is_same(moved, modules[0][0])
+    assert described(moved, with_locations=False) == described(modules[0][0], with_locations=False)

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etir.diagnostics import EtirError
+from etir.passes.analysis.planning import algorithms
 from etir.passes.analysis.planning.algorithms import ALGORITHM_NAMES, ALGORITHMS, plan
 from etir.passes.analysis.planning.instance import build_instance, find_conflicts
 from etir.passes.analysis.planning.lower_bound import lower_bound
 from etir.passes.analysis.planning.orders import by_duration
 from etir.passes.analysis.planning.placement import place_best_fit, place_lowest
 from etir.passes.analysis.planning.problem import Buffer, Plan, Pool, Problem, align_up, merge_intervals
+from etir.passes.analysis.planning.search import _Climb  # pyright: ignore[reportPrivateUsage]
 from etir.passes.analysis.planning.verify import verify_plan
 
 intervals = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -295,6 +297,29 @@ def test_a_tight_capacity_makes_auto_try_harder():
     result = plan(Problem(problem.buffers, {1: Pool(capacity=capacity)}))
     assert result.pool_sizes[1] <= capacity
     assert verify_plan(problem, result) == []
+
+
+def test_without_patience_a_search_ends_where_nothing_gets_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fits is found all the same; what cannot be found takes a part of the work."""
+    problem = random_problem(2, 200, 100, 20)
+    capacity = (plan(problem).pool_sizes[1] + lower_bound(problem)[1].bytes) // 2
+    limited = Problem(problem.buffers, {1: Pool(capacity=capacity)})
+    assert plan(limited, is_patient=False).pool_sizes[1] <= capacity
+    gap = [Buffer(key, 16 * size, ((a, b),)) for key, (size, a, b) in enumerate(FORCED_GAP)]
+    works: list[int] = []
+    run = _Climb.run
+
+    def counted(self: _Climb, limit: int, patience: int) -> list[int]:
+        found = run(self, limit, patience)
+        works.append(self.work)
+        return found
+
+    monkeypatch.setattr(_Climb, "run", counted)
+    monkeypatch.setattr(algorithms, "PATIENCE", 0.01)
+    for is_patient in (True, False):
+        with pytest.raises(EtirError, match="E0704"):
+            plan(Problem(gap, {1: Pool(capacity=12 * 16)}), is_patient=is_patient)
+    assert works[-1] < works[-2] // 10
 
 
 def test_planning_is_repeatable():
