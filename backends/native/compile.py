@@ -182,7 +182,7 @@ def _compiled(
     if plans is not None and not plans.makes_code(planned.bytes):
         if plans.most is None:
             plans.needs[outlined.name] = needs_of(outlined.func, func, kernels, planned, frame)
-        return _artifact(outlined, func, kernels, planned, (), frame, is_kept=plans.most is not None)
+        return _artifact(outlined, func, kernels, planned, (), frame, is_final=plans.most is not None)
     shapes = readable_shapes(outlined)
     sources: list[CSource] = []
     scheduled, proven = copy_of(func), Proven()
@@ -223,13 +223,13 @@ def _artifact(
     images: Sequence[tuple[Cpu, Image]],
     frame: Frame,
     *,
-    is_kept: bool = True,
+    is_final: bool = True,
 ) -> Artifact:
-    """The blob of a planned function with its images; the frame keeps where its outputs are. What is not kept is made
+    """The blob of a planned function with its images; the frame keeps where its outputs are. What is not final is made
     for the memory that it would need alone, and has no weights.
     """
     arena = planned.arena
-    weights, named, constants = _weights(outlined, weights_of(func)) if is_kept else ((), {}, ())
+    weights, named, constants = _weights(outlined, weights_of(func)) if is_final else ((), {}, ())
     fallback = kernels.artifact()
     inputs = len(outlined.func.body.block.args)
     arguments = tuple(said(shape_of(arg), is_flags(arg.type)) for arg in func.body.block.args)
