@@ -32,8 +32,9 @@ Column = tuple[int, int, "int | str"]
 
 def sum_text(row: int | str, column: int | str) -> str | int:
     """The offset of a column in a row."""
-    is_text = isinstance(row, (Size, str)) or isinstance(column, (Size, str))
-    return f"{row} + {column}" if is_text else row + column
+    if isinstance(row, (Size, str)) or isinstance(column, (Size, str)):
+        return f"{row} + {column}"
+    return row + column
 
 
 class ResultText:
