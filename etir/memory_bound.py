@@ -43,7 +43,7 @@ LEAST_SHARE = 0.75
 """How much of the work has to stay with delegates that ask for a bound where most of it does."""
 LEAST_GAIN = 8
 """Cuts have to save so much of what a program needs more than without delegates: one part of this number."""
-MOST_SMALL, MOST_TRIED = 64, 16
+MOST_SMALL, MOST_TRIED = 64, 8
 """Groups of operators of a program of which the smallest ones are tried, and how many of them: each plans it again."""
 MOST_GIVEN_BACK = 8
 """How often something is tried again that has been left, each of which plans the program once more."""

@@ -70,7 +70,9 @@ def copies(exported: Any) -> int:
 
 @pytest.mark.parametrize("name", CASES)
 def test_pixels_are_written_where_they_go(name: str) -> None:
-    """What eager gives, by code on every processor, by kernels, and the same bits on two threads."""
+    """What eager gives, by code on every processor, by kernels, and the same bits on two threads. All of it is code,
+    whatever memory that takes.
+    """
     make, is_direct = CASES[name]
     torch.manual_seed(len(name))
     module, x = make().eval(), torch.randn(2, 7, 9, 11)
@@ -78,7 +80,7 @@ def test_pixels_are_written_where_they_go(name: str) -> None:
     with torch.no_grad():
         wanted = module(x)
     for cpu in here():
-        program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={cpu}}}"])
+        program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={cpu} arena=free}}"])
         assert program.warnings == ()
         results = [
             etir.runtime.load(program, native=native, threads=threads).forward(x)[0]
