@@ -209,7 +209,7 @@ def _planned(outlined: Outlined, func: FuncOp, kernels: LoweredFunction, frame: 
     """
     free, inputs = free_places(outlined, frame), len(outlined.func.body.block.args)
     plans = outlined.ctx.attachments.get(PlansOnly)
-    planner = partial(plan_both, is_repeated=frame.is_repeated(outlined.name))
+    planner = partial(plan_both, is_repeated=True) if frame.is_repeated(outlined.name) else plan_both
     if plans is not None and plans.less > 0:
         planner = plan_workspace
     return plan_where(free, inputs, frame.most, lambda around: planner(func, kernels, around))
