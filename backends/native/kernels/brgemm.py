@@ -64,6 +64,8 @@ UNROLL = 4
 ROWS_UNROLLED, DEPTH_UNROLLED = 192, 256
 """Rows and depth of products that are unrolled with the widest vectors, at least."""
 MOST_UNROLLED = 16
+MOST_LOOPS, MOST_FETCHED = 8, 32
+"""Loops over taps, and lines of the cache that a step of several fetches, which a tile may have for others' sake."""
 LOW = 0.7
 """Rows that tiles have of those that they could have, where lines are taken together."""
 ROWS_OF_WHOLE = 64
@@ -330,6 +332,9 @@ class Brgemm(Template):
             return "taps one after the other need taps, the whole depth, one panel"
         if not 1 <= unroll <= MOST_UNROLLED:
             return f"1 to {MOST_UNROLLED} steps of depth stand one after the other"
+        (loops,), (fetched,) = integers(op, "loops", (0,)), integers(op, "fetched", (0,))
+        if loops > MOST_LOOPS or fetched > MOST_FETCHED:
+            return f"a tile has up to {MOST_LOOPS} loops over taps, and fetches up to {MOST_FETCHED} lines at once"
         if not may_rest(op) and _rests(op):
             return "sums rest in c, whose columns lie apart or which may be the memory of an extra operand"
         if lines > 1 and rows < lines * block and has_apart(op):

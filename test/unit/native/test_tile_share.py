@@ -11,12 +11,15 @@ import pytest
 from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.cpu import cpu
+from etir.backends.native.errors import E1164
 from etir.backends.native.kernels.brgemm_result import SHARED
 from etir.backends.native.kernels.template import set_schedule
+from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.print_c import print_c
 from etir.backends.native.tile import BrgemmOp, row_major
+from etir.diagnostics import EtirError
 
 from etir_testing.native.images import Code, here
 from etir_testing.native.random_functions import Function, epilogue
@@ -118,6 +121,18 @@ def test_the_bits_are_the_same(name: str, seed: int) -> None:
             others = {key: chance.randint(1, 3) for key in SHARED if chance.random() < 0.6}
             set_schedule(op, {**own, **others})
     np.testing.assert_equal(Code(func, name)(given), alone)
+
+
+@pytest.mark.parametrize("entry", ["loops", "fetched"])
+def test_a_schedule_that_says_too_much_is_refused(entry: str) -> None:
+    """Each is as many lines of C."""
+    func, _ = products([(126, 160, 64, 1)], 0)
+    plan_function(func)
+    (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
+    set_schedule(op, {"tile": [14, 2], "depth": 160, "rows": 126, entry: 1 << 40})
+    with pytest.raises(EtirError) as caught:
+        print_c(func, cpu("x86-64-v4"))
+    assert caught.value.ids == (E1164.id,)
 
 
 def _numbers(value) -> int | list[int]:  # type: ignore[no-untyped-def]
