@@ -22,22 +22,28 @@ HEAD = 4
 """Words before the first place: so many bytes in a row are nowhere else."""
 
 
-def table_text(count: int) -> str:
-    """The C of a table of ``count`` places."""
-    row = ", ".join(f"0x{word:08x}u" for word in words(count))
+def table_text(places: Sequence[int], *, is_filled: bool = False) -> str:
+    """The C of a table of ``places``: for :func:`with_places` to put them into, or with them."""
+    table = [*words(HEAD), *places] if is_filled else words(HEAD + len(places))
+    row = ", ".join(f"0x{word:08x}u" for word in table)
     return f"static const uint32_t {NAME}[] = {{{row}}};"
 
 
 def entry_lines() -> list[str]:
     """What an entry begins with: ``places``, of whose contents the compiler knows nothing."""
-    return [f"const uint32_t* places = {NAME} + {HEAD};", '__asm__("" : "+r"(places));']
+    return [f"const uint32_t* places = {NAME} + {HEAD};", unknown("places")]
+
+
+def unknown(name: str) -> str:
+    """A statement after which the compiler does not know what a variable is."""
+    return f'__asm__("" : "+r"({name}));'
 
 
 def with_places(image: Image, places: Sequence[int]) -> Image:
     """The image with its places. Raises E1163 where the table is not in it exactly once."""
     if not places:
         return image
-    marks = struct.pack(f"<{HEAD + len(places)}I", *words(len(places)))
+    marks = struct.pack(f"<{HEAD + len(places)}I", *words(HEAD + len(places)))
     if image.code.count(marks) != 1:
         raise E1163.error(f"the code has the table of places {image.code.count(marks)} times")
     table = marks[: 4 * HEAD] + struct.pack(f"<{len(places)}I", *places)
@@ -45,5 +51,5 @@ def with_places(image: Image, places: Sequence[int]) -> Image:
 
 
 def words(count: int) -> list[int]:
-    """What stands in the text's table of ``count`` places."""
-    return [0x9E3779B9 * (number + 1) & 0xFFFFFFFF for number in range(HEAD + count)]
+    """The first words of a table that is to be filled."""
+    return [0x9E3779B9 * (number + 1) & 0xFFFFFFFF for number in range(count)]

@@ -20,6 +20,7 @@ from pathlib import Path
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
+from etir.backends.native.calling import Address, Base, Call, calls_in_a_row, fits_table, table_of_calls
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.errors import E1164
 from etir.backends.native.functions import outputs_of
@@ -107,7 +108,7 @@ class _Printer:
         self.shared_out: dict[str, str] = {}
         """How each function is shared out among threads, by its name."""
         self.called: dict[str, int] = {}
-        self.address: dict[SSAValue, str] = {}
+        self.address: dict[SSAValue, Address] = {}
         self.arena_bytes = 0
         self.sizes = SizeTable(func, given_sizes(func, outputs_of(func))) if is_dynamic(func) else None
 
@@ -115,56 +116,72 @@ class _Printer:
         block = self.func.body.block
         inputs = len(self.func.function_type.inputs) - outputs_of(self.func)
         for i, arg in enumerate(block.args):
-            kind = f"((const float*)call->inputs[{i}])" if i < inputs else f"((float*)call->outputs[{i - inputs}])"
-            self.address[arg] = kind
+            self.address[arg] = (
+                Address(Base.INPUT, i, f"((const float*)call->inputs[{i}])")
+                if i < inputs
+                else Address(Base.OUTPUT, i - inputs, f"((float*)call->outputs[{i - inputs}])")
+            )
         numbers = {op: i for i, op in enumerate(self.weights)}
-        calls: list[str] = []
+        calls: list[Call] = []
         for op in block.ops:
             if isinstance(op, WeightOp):
                 number = numbers[op]
                 at = f"((const float*)call->weights[{number}])" if self.arrays is None else self.arrays[number]
-                self.address[op.result] = at
+                self.address[op.result] = Address(Base.WEIGHT, number, at)
             elif isinstance(op, BufferOp):
                 assert op.at is not None, "places are planned"
-                at = op.at.value.data
-                place = f"places[{len(self.places)}]" if self.table else str(at)
-                self.places += [at] if self.table else []
-                self.address[op.result] = f"((float*)(call->arena + {place}))"
+                at, number = op.at.value.data, len(self.places)
+                place = str(at) if self.cpu.linked else f"places[{number}]"
+                self.places.append(at)
+                self.address[op.result] = Address(Base.ARENA, number, f"((float*)(call->arena + {place}))")
                 self.arena_bytes = max(self.arena_bytes, at + bytes_of(op.result.type))
             elif (view := view_of(op)) is not None:
-                base, offset = self.address[view[0]], view[1]
-                self.address[op.results[0]] = f"({base} + {offset})" if offset else base
+                self.address[op.results[0]] = self.address[view[0]].after(view[1])
             elif isinstance(op, TemplateOp):
                 calls.append(self._call(op))
             else:
                 assert isinstance(op, ReturnOp), op.name
-        most = max((len(op.operands) + 1 for op in block.ops if isinstance(op, TemplateOp)), default=1)
         extents = {
             name: count_of(op) for name, op in zip(self.arrays or (), self.weights, strict=self.arrays is not None)
         }
         prologue = f"#define ETIR_VW {self.cpu.vector}\n{header()}\n{call_text()}"
-        calls = [f"void* args[{most}];", *map(self._with_sizes, calls)]
-        sizes = [] if self.sizes is None else self.sizes.entry()
+        has_places = bool(self.places) and not self.cpu.linked
+        has_table = self.sizes is None and not self.cpu.linked and fits_table(calls)
+        functions, lines = self._table(calls) if has_table else self._row(calls)
+        visible = '__attribute__((visibility("default")))' + ("" if has_table or self.cpu.linked else " ETIR_AS_IS")
         helpers = [] if self.sizes is None else self.sizes.helpers()
-        visible = '__attribute__((visibility("default")))' + ("" if self.cpu.linked else " ETIR_AS_IS")
         text = "\n".join(
             [
                 prologue,
                 *(f"extern const float {name}[{count}];" for name, count in extents.items()),
                 *helpers,
-                *([table_text(len(self.places))] if self.places else []),
+                *([table_text(self.places, is_filled=not self.table)] if has_places else []),
                 *self.texts,
-                *(f"{self._linkage(name)} void {text}" for name, text in self.shared_out.items()),
+                *functions,
                 f"{visible} int32_t {entry}(const struct etir_native_call* call) {{",
-                *(f"  {line}" for line in ((*entry_lines(), *sizes, *calls) if self.places else (*sizes, *calls))),
+                *(f"  {line}" for line in ((*entry_lines(), *lines) if has_places else lines)),
                 "  return 0;",
                 "}",
                 "",
             ]
         )
-        return CSource(text, self.weights, self.arena_bytes, prologue, tuple(self.places))
+        return CSource(text, self.weights, self.arena_bytes, prologue, tuple(self.places) if self.table else ())
 
-    def _call(self, op: TemplateOp) -> str:
+    def _table(self, calls: Sequence[Call]) -> tuple[list[str], list[str]]:
+        """The table of calls, and the statements of an entry that works it off."""
+        table, lines = table_of_calls(calls, self.shared_out)
+        return [table], lines
+
+    def _row(self, calls: Sequence[Call]) -> tuple[list[str], list[str]]:
+        """Functions that an entry calls in a row, and its statements."""
+        given = "const struct etir_native_call* call, void** args"
+        functions = [
+            f"{self._linkage(name)} void {name}({given}) {{\n  {does}\n}}\n" for name, does in self.shared_out.items()
+        ]
+        lines = [self._with_sizes(line) for line in calls_in_a_row(calls)]
+        return functions, [*([] if self.sizes is None else self.sizes.entry()), *lines]
+
+    def _call(self, op: TemplateOp) -> Call:
         template = template_of(op)
         if (reason := template.illegal(op, self.cpu)) is not None:
             raise E1164.error(f"{op.name} on {self.cpu.name}: {reason}", source_location(op.location))
@@ -174,10 +191,8 @@ class _Printer:
             name = self._function(template.name, function, len(op.operands))
             self.made[key] = name, uses_sizes(function)
         name, takes_sizes = self.made[key]
-        operands = [*(self.address[v] for v in op.operands), *(["sizes"] if takes_sizes else [])]
         self.called[name] = self.called.get(name, 0) + 1
-        given = "".join(f"args[{number}] = (void*){operand}; " for number, operand in enumerate(operands))
-        return f"{given}{name}(call, args);"
+        return Call(name, tuple(self.address[v] for v in op.operands), ("sizes",) if takes_sizes else ())
 
     def _linkage(self, name: str) -> str:
         """What is called once is a part of an entry that is linked with others. Compilers would copy all others there
@@ -198,10 +213,7 @@ class _Printer:
             function = self._with_helpers(name, function)
             self.texts.append(self._with_sizes(part_text(name, function, count, self.cpu), True))
             units = self._units(function, count)
-            self.shared_out[name] = (
-                f"{name}(const struct etir_native_call* call, void** given) {{\n"
-                f"  etir_parallel(call, {units}, {function.grain}, {name}_part, given);\n}}\n"
-            )
+            self.shared_out[name] = f"etir_parallel(call, {units}, {function.grain}, {name}_part, args);"
         return self.functions[key]
 
     def _with_helpers(self, name: str, function: CFunction) -> CFunction:
@@ -224,7 +236,7 @@ class _Printer:
 
     def _units(self, function: CFunction, count: int) -> str:
         units = str(function.units)
-        return units if self.sizes is None else self.sizes.in_entry(units, f"((const int64_t*)given[{count}])")
+        return units if self.sizes is None else self.sizes.in_entry(units, f"((const int64_t*)args[{count}])")
 
     def _with_sizes(self, text: str, is_function: bool = False) -> str:
         if self.sizes is None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from etir.backends.native import calling
 from etir.backends.native.cpu import cpu
 from etir.backends.native.passes.tile_plan import plan_function
 from etir.backends.native.passes.tile_schedule import choose_schedules
@@ -36,12 +37,17 @@ def as_is(m: int, k: int, name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["x86-64-v4", "x86-64", "aarch64"])
 def test_loops_around_long_tiles(name: str) -> None:
-    assert as_is(100, 1000, name) == ["brgemm0_part", "brgemm0", "etir_native_entry"]
+    assert as_is(100, 1000, name) == ["brgemm0_part"]
 
 
 @pytest.mark.parametrize("name", ["x86-64-v4", "x86-64-v3"])
 def test_loops_around_short_tiles_are_optimized(name: str) -> None:
-    assert as_is(100, 16, name) == ["brgemm0", "etir_native_entry"]
+    assert as_is(100, 16, name) == []
+
+
+def test_calls_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "LIMIT", 0)
+    assert as_is(100, 16, "x86-64-v4") == ["brgemm0", "etir_native_entry"]
 
 
 def test_every_byte_counts_where_code_is_linked() -> None:
