@@ -34,6 +34,10 @@ CLOSE = {"zig": ("-Wl,-z,max-page-size=64",)}
 """What lets a linker put segments beside each other, by the kind of the compiler: pages of an image do not matter."""
 CLOSE_OTHERS = ("-Wl,-z,noseparate-code",)
 OBJECT = ("-fno-pic", "-ffunction-sections", "-c")
+NO_COPIES = ("-mllvm", "-funcspec-max-iters=0")
+"""What keeps ``zig cc`` from making copies of a function for numbers that it is given: that what differs in numbers has
+one function is the purpose of ``tile-share``.
+"""
 LEFT_OUT = {"x86-64": ("-fno-slp-vectorize", "-mllvm", "-disable-lsr")}
 """What ``zig cc`` leaves out, by the family of the processor: to look for vectors among scalars, as the text has them,
 and to choose addresses of loops anew, as tiles have those that they are to have. Both take about a tenth of the
@@ -59,7 +63,7 @@ class Compiler:
     def for_cpu(self, target: Cpu) -> tuple[str, ...]:
         """The command with what it has to be told for a processor. Raises E1161 when it has no code for it."""
         if self.kind == "zig":
-            return (*self.command, *target.zig, *LEFT_OUT.get(target.family, ()))
+            return (*self.command, *target.zig, *NO_COPIES, *LEFT_OUT.get(target.family, ()))
         if self.kind == "clang":
             return (*self.command, f"--target={target.triple}", *target.flags)
         if not self.machine or self.machine.partition("-")[0] == target.triple.partition("-")[0]:

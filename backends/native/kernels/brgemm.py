@@ -36,6 +36,7 @@ from xdsl.ir import SSAValue
 from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.apart import has_apart, is_apart, is_in_registers
+from etir.backends.native.kernels.brgemm_ends import can_choose
 from etir.backends.native.kernels.brgemm_result import SHARED
 from etir.backends.native.kernels.brgemm_share import shared_entries
 from etir.backends.native.kernels.brgemm_text import ProductText
@@ -335,6 +336,9 @@ class Brgemm(Template):
         (loops,), (fetched,) = integers(op, "loops", (0,)), integers(op, "fetched", (0,))
         if loops > MOST_LOOPS or fetched > MOST_FETCHED:
             return f"a tile has up to {MOST_LOOPS} loops over taps, and fetches up to {MOST_FETCHED} lines at once"
+        (ends,) = integers(op, "ends", (0,))
+        if ends and not can_choose(op, ends, begins_with(op) if _rests(op) else None):
+            return f"the body is none of the ends {ends:#x}"
         if not may_rest(op) and _rests(op):
             return "sums rest in c, whose columns lie apart or which may be the memory of an extra operand"
         if lines > 1 and rows < lines * block and has_apart(op):

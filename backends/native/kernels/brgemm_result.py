@@ -8,22 +8,23 @@ from the stack, one after another: rows of a tile are often neighbors in a plane
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from xdsl.ir import SSAValue
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.apart import column_step, is_in_registers
+from etir.backends.native.kernels.brgemm_ends import ADDED, BEGINS, BIAS, HIGH, LOW, Ends, ends_of, has_part, masks_in
 from etir.backends.native.kernels.sums import begins_with
 from etir.backends.native.kernels.template import integers
 from etir.backends.native.sizes import Size
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
 
-SHARED = ("slices", "runs", "loops", "odd", "fetched")
+SHARED = ("slices", "runs", "loops", "odd", "fetched", "ends")
 """What a tile may have besides what its own product needs, as entries of a schedule: sums that rest in c between slices
 of depth, or outside of the registers between runs; so many loops over taps; steps that unrolled ones leave; lines of
-the cache that those fetch.
+the cache that those fetch; ends to choose from (``brgemm_ends.py``).
 """
 
 Column = tuple[int, int, "int | str"]
@@ -84,6 +85,30 @@ class ResultText:
         """The numbers that a tile is given as arguments, by name."""
         raise NotImplementedError
 
+    @cached_property
+    def ends(self) -> int:
+        """The ends that the tile has a choice of; 0 where it has the end of its product."""
+        return self._ends_asked if self.given else 0
+
+    @property
+    def _ends_asked(self) -> int:
+        """The ends that the schedule asks for, of a tile that can be given strides."""
+        return self.shared["ends"] if not self.crosses and self.column == 1 else 0
+
+    @cached_property
+    def own_ends(self) -> Ends:
+        """The end of the product, as one of those."""
+        found = ends_of(self.op)
+        assert found is not None, "schedules that ask for others are not legal"
+        return found
+
+    @property
+    def extra_names(self) -> list[str]:
+        """The names of what a tile reads besides a and b."""
+        if self.ends:
+            return ["e0"] * has_part(self.ends, BIAS) + ["e1"] * has_part(self.ends, ADDED)
+        return [f"e{x}" for x in range(len(self.extra))]
+
     @property
     def has_slices(self) -> bool:
         """Whether the tile is told if sums rest in c before it, or after."""
@@ -93,6 +118,8 @@ class ResultText:
         """The body, on registers where it is short, else in a loop over the rows once the sums are stored."""
         sums = [(i, j) for i in range(rows) for j in range(len(columns))]
         stores = [f"    {self._store(self._at(self.op.c, i), columns[j], f's{i}_{j}')}" for i, j in sums]
+        if self.ends:
+            return self._choice(sums, columns, stores)
         is_plain = len(list(self.op.body.block.ops)) == 1 and not self.extra
         if is_plain and self.column == 1:
             return stores
@@ -112,6 +139,36 @@ class ResultText:
             return [*lines, *self._body_of_rows(rows, columns)]
         lines += [] if is_plain else self._body_in_loop(rows, columns)
         return lines if self.column == 1 else [*lines, *self._write_apart(rows, columns)]
+
+    def _choice(self, sums: Sequence[tuple[int, int]], columns: list[Column], stores: list[str]) -> list[str]:
+        """The ends that the tile has a choice of. Each is as it would be alone, stores and all: of parts that are done
+        or not a compiler makes longer code, in longer time.
+        """
+
+        def added(operand: str, row: Callable[[int], str]) -> list[str]:
+            return [f"    s{i}_{j} += {self._load(operand, row(i), 1, columns[j])};" for i, j in sums]
+
+        def bound(function: str, number: str) -> list[str]:
+            return [f"    s{i}_{j} = {function}(vset({number}), s{i}_{j});" for i, j in sums]
+
+        parts = {
+            BIAS: added("e0", lambda _: "0"),
+            ADDED: added("e1", self._row_of_added),
+            LOW: bound("vmax_bound", "low"),
+            HIGH: bound("vmin_bound", "high"),
+        }
+        plain, *others = sorted({*masks_in(self.ends), *([0] if self.has_slices else [])})
+        lines = [f"  const long end = {'last ? ends : 0' if self.has_slices else 'ends'};"]
+        for mask in others:
+            does = [line for part, text in parts.items() if mask & part for line in text]
+            lines += [f"  if (end == {mask}) {{", *does, *stores, "    return;", "  }"]
+        return [*lines, *(line for part, text in parts.items() if plain & part for line in text), *stores]
+
+    def _row_of_added(self, row: int) -> str:
+        """The floats to a row of what an end adds."""
+        if self.lines == 1:
+            return f"{row} * lde1"
+        return f"{row // self.m} * line_e1 + {row % self.m} * lde1"
 
     def _body_in_loop(self, rows: int, columns: list[Column]) -> list[str]:
         """The body in a loop over the rows of a tile of whole lines, from c or the stack to where it has the sums."""
@@ -159,7 +216,10 @@ class ResultText:
             return [f"    s{i}_{j} += {value};" for (i, j), value in zip(sums, values, strict=True)]
 
         before = added("c", self.op.c, 1)
-        if self.begins is None:
+        if self.ends & BEGINS:
+            start = [f"    s{i}_{j} += {self._load('e1', self._row_of_added(i), 1, columns[j])};" for i, j in sums]
+            return ["  if (!first) {", *before, "  } else if (begins) {", *start, "  }"]
+        if self.ends or self.begins is None:
             return ["  if (!first) {", *before, "  }"]
         start = added(f"e{self.begins}", self.op.extra[self.begins], self.extra[self.begins][1])
         return ["  if (first) {", *start, "  } else {", *before, "  }"]

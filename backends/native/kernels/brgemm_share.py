@@ -1,7 +1,8 @@
 """One register tile for several products of a function.
 
 Products differ in whether sums rest in c between slices of depth, in whether those of runs are added to others, in how
-many loops over taps there are, in whether steps are left that do not fill an unrolled one, and in what those fetch.
+many loops over taps there are, in whether steps are left that do not fill an unrolled one, in what those fetch, and in
+what is done with the sums (``brgemm_ends.py``).
 Each difference makes a function of its own, of some three hundred lines, although a tile that has all of it does as
 well for those that need less, at the price of a few tests: a compiler takes half of its time for register tiles. So
 products whose tiles are otherwise the same get what any of them needs, where that makes fewer tiles: tiles of different
@@ -13,23 +14,25 @@ linked with a program, of which every byte counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.brgemm_ends import Ends, ends_of
 from etir.backends.native.kernels.brgemm_result import SHARED
 from etir.backends.native.kernels.brgemm_text import Heights, ProductText
 from etir.backends.native.kernels.template import body_function
 from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp
 
-SHORT = 512
+SHORT = 384
 """Cycles of a tile below which a product keeps one of its own."""
 FEW = 2
 """Lines of the cache that a tile may fetch although its product needs fewer."""
-LINES = dict(zip(SHARED, (30, 60, 4, 35, 1), strict=True))
-"""How many lines of a tile of about a hundred each need adds, in hundredths of them."""
+LINES = dict(zip(SHARED, (30, 60, 4, 35, 1, 30), strict=True))
+"""How many lines of a tile of about a hundred each need adds, in hundredths of them; of ends each."""
 
 
 @dataclass(frozen=True)
@@ -39,40 +42,51 @@ class _Alike:
     ops: tuple[BrgemmOp, ...]
     needs: tuple[int, ...]
     heights: frozenset[int]
+    bodies: frozenset[tuple[str, int]]
+    """The text of each end, and the parts that it is."""
 
     def with_(self, other: _Alike) -> _Alike:
         """These and others with what any of them needs."""
-        needs = tuple(map(max, self.needs, other.needs))
-        return _Alike((*self.ops, *other.ops), needs, self.heights | other.heights)
+        *needs, ends = map(max, self.needs, other.needs)
+        ends = self.needs[-1] | other.needs[-1]
+        return _Alike((*self.ops, *other.ops), (*needs, ends), self.heights | other.heights, self.bodies | other.bodies)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether tiles are told what to do at their end."""
+        return len(self.bodies) > 1
 
     @property
     def lines(self) -> int:
         """About how many lines its tiles are."""
-        return len(self.heights) * (100 + sum(map(int.__mul__, LINES.values(), self.needs)))
+        *needs, ends = self.needs
+        counts = (*needs, ends.bit_count())
+        return len(self.heights) * (100 + sum(map(int.__mul__, LINES.values(), counts)))
 
 
 def shared_entries(ops: Sequence[BrgemmOp], cpu: Cpu) -> dict[BrgemmOp, dict[str, int]]:
     """The entries that schedules of some products get besides their own, so that their tiles are one function."""
     if cpu.linked:
         return {}
-    groups: dict[Hashable, dict[tuple[int, ...], _Alike]] = {}
+    groups: dict[Hashable, dict[Hashable, _Alike]] = {}
     own: dict[BrgemmOp, tuple[int, ...]] = {}
     for op in ops:
         text = ProductText(op, cpu)
         if (key := _key(text)) is not None:
             own[op] = needs = _needs(text)
-            alike = _Alike((op,), needs, _heights(text))
+            alike = _Alike((op,), needs, _heights(text), frozenset([(body_function(op.body.block), needs[-1])]))
             group = groups.setdefault(key, {})
-            group[needs] = group[needs].with_(alike) if needs in group else alike
+            group[same] = group[same].with_(alike) if (same := (needs, alike.bodies)) in group else alike
     found: dict[BrgemmOp, dict[str, int]] = {}
     for group in groups.values():
         for alike in _merged([*group.values()]):
             needed = [own[op] for op in alike.ops]
             mixed = {
                 name: most
-                for number, (name, most) in enumerate(zip(SHARED, alike.needs, strict=True))
+                for number, (name, most) in enumerate(zip(SHARED[:-1], alike.needs, strict=False))
                 if any(needs[number] != most for needs in needed)
             }
+            mixed |= {"ends": alike.needs[-1]} if alike.has_choice else {}
             found |= {op: mixed for op in alike.ops if mixed}
     return found
 
@@ -97,7 +111,15 @@ def _heights(text: ProductText) -> frozenset[int]:
 def _needs(text: ProductText) -> tuple[int, ...]:
     """What a product needs, in the order of :data:`SHARED`."""
     odd, lines = text.unroll > 1 and text.has_odd, text.lines_fetched() if text.fetches and text.unroll > 1 else 0
-    return (int(text.is_sliced), int(text.has_runs), len(text.own_loops), int(odd), lines)
+    ends = _ends(text)
+    own = (int(text.is_sliced), int(text.has_runs), len(text.own_loops), int(odd), lines)
+    return (*own, 0 if ends is None else ends.asked(text.begins))
+
+
+def _ends(text: ProductText) -> Ends | None:
+    """The end of a product, where it is one of those of which a tile can have a choice."""
+    ends = ends_of(text.op) if not text.crosses and text.column == 1 else None
+    return None if ends is None or text.begins not in (None, ends.added) else ends
 
 
 def _key(text: ProductText) -> Hashable | None:
@@ -110,12 +132,16 @@ def _key(text: ProductText) -> Hashable | None:
         return None
     if text.level_of_own_run() not in (-1, len(text.own_loops)):
         return None
+    has_choice = _ends(text) is not None
+    names = tuple(name for name in text.given if name.startswith(("ld", "line_", "along_", "column_", "share", "far")))
+    own = (
+        *(names, text.op.over is None, text.begins),
+        *((row != 0, one != 0, one == 1) for row, one in text.extra),
+        body_function(text.op.body.block),
+    )
     return (
         *(text.rows, text.vectors, text.panel, text.row, text.unroll),
         text.m if text.lines > 1 else 0,
         max(FEW, text.lines_fetched()) if text.fetches else 0,
-        *(name for name in text.given if name.startswith(("ld", "line_", "along_", "column_", "share", "far"))),
-        *(text.op.over is None, text.begins),
-        *((row != 0, one != 0, one == 1) for row, one in text.extra),
-        body_function(text.op.body.block),
+        *([name for name in names if not re.match(r"(ld|line_)e|far", name)] if has_choice else own),
     )

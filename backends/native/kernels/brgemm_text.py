@@ -9,12 +9,13 @@ While a panel is used, its tiles fetch what is used next into the second cache, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from etir.backends.native.cpu import Cpu
+from etir.backends.native.kernels.brgemm_ends import HIGH, LOW, has_part
 from etir.backends.native.kernels.brgemm_tile import WIDEST, TileText
-from etir.backends.native.kernels.template import CFunction, body_function, is_light
+from etir.backends.native.kernels.template import CFunction, body_function, float_text, is_light
 from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, WeightOp, row_major, shape_of, strides_of
 from etir.backends.native.users import base_of
@@ -143,7 +144,7 @@ class ProductText(TileText):
         ]
         if is_light(self.op.body.block):  # functions (log) tell what is below the normal numbers from 0
             lines = ["const unsigned int mode = vflush();", *lines, "vflush_as(mode);"]
-        helpers = (body_function(self.op.body.block), *self.tiles.values())
+        helpers = (*([] if self.ends else [body_function(self.op.body.block)]), *self.tiles.values())
         work = most(2 * self.m * self.n * self.k * count) / most(units)
         return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers, self.cycles() >= LONG)
 
@@ -304,7 +305,7 @@ class ProductText(TileText):
             def along(step: int, at: str = at) -> str:
                 return "" if not step else f" + {at}" if step == 1 else f" + ({at}) * {step}"
 
-            extras = "".join(f", e{i} + r * {row}{along(one)}" for i, (row, one) in enumerate(self.extra))
+            extras = "".join(f", {one}" for one in self._extras(along))
             operands = f"a + r * {self.lda} + {on_a}, b + {offset} + {column}"
             operands += f", c + r * {self.ldc}{along(self.column)}{extras}"
             if self.crosses:
@@ -325,9 +326,26 @@ class ProductText(TileText):
                 operands += f", b + {offset}"
             operands += f", depth, first, last{f', {there}' if there else ''}"
             operands += ", r" if self.crosses else ""
-            operands += "".join(f", {number}" for number in self.given.values())
+            operands += "".join(f", {number}" for number in (*self.given.values(), *self._bounds()))
             lines += [f"{loop} {name}({operands}{', sizes' if self.needs_sizes(name) else ''});"]
         return [*lines, "}"]
+
+    def _extras(self, along: Callable[[int], str]) -> list[str]:
+        """What a tile reads besides a and b, from row r on."""
+        of_operands = [f"e{i} + r * {row}{along(one)}" for i, (row, one) in enumerate(self.extra)]
+        if not self.ends:
+            return of_operands
+        ends = self.own_ends
+        by_name = {"e0": ends.bias, "e1": ends.added}
+        read = [by_name[name] for name in self.extra_names]
+        return ["(const float*)0" if number is None else of_operands[number] for number in read]
+
+    def _bounds(self) -> list[str]:
+        """The bounds that a tile is given."""
+        if not self.ends:
+            return []
+        bounds = {LOW: self.own_ends.low, HIGH: self.own_ends.high}
+        return [float_text(bound) for part, bound in bounds.items() if has_part(self.ends, part)]
 
     def _taps_head(self) -> list[str]:
         """The head of the loop over the taps between which sums rest in c, if there is one."""

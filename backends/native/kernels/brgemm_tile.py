@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from etir.backends.native.kernels.apart import column_step
+from etir.backends.native.kernels.brgemm_ends import ADDED, BEGINS, BOUNDS, has_part
 from etir.backends.native.kernels.brgemm_result import Column, ResultText, sum_text
 from etir.backends.native.kernels.template import DECLARE
 from etir.backends.native.sizes import is_known, most
@@ -52,7 +53,8 @@ class TileText(ResultText):
         there once; it puts the numbers in where all calls have the same ones. A high tile that is many short lines has
         more addresses than registers: they stay constants.
         """
-        operands = {"a": self.op.a, "c": self.op.c, **{f"e{x}": e for x, e in enumerate(self.op.extra)}}
+        operands = {"a": self.op.a, "c": self.op.c}
+        operands |= {} if self._ends_asked else {f"e{x}": e for x, e in enumerate(self.op.extra)}
         found = {f"ld{name}": strides_of(operand.type)[-2] for name, operand in operands.items()}
         if self.lines > 1:
             found |= {f"line_{name}": strides_of(v.type)[self._line_dim(v)] for name, v in operands.items()}
@@ -73,7 +75,18 @@ class TileText(ResultText):
             given["share"] = self._share()
         if self.wide == 1 and self._may_be_far():
             given["far"] = int(self._is_far())
-        return given
+        return given | self._given_to_ends() if self._ends_asked else given
+
+    def _given_to_ends(self) -> dict[str, int]:
+        """What ends are told that a tile has a choice of."""
+        ends = self.own_ends
+        found = {"ends": ends.last(self.begins)}
+        if self._ends_asked & BEGINS:
+            found["begins"] = int(self.begins is not None)
+        if has_part(self._ends_asked, ADDED):
+            strides = [0, 0] if ends.added is None else strides_of(self.op.extra[ends.added].type)[-3:-1]
+            found |= {"lde1": strides[-1], **({"line_e1": strides[0]} if self.lines > 1 else {})}
+        return found
 
     @cached_property
     def fetches(self) -> bool:
@@ -138,12 +151,13 @@ class TileText(ResultText):
                 at = panel * self.panel + v * lanes
                 count = f"l{v}" if is_cut else min(lanes, there - v * lanes)
                 columns.append((at, panel * self.between + v * lanes, count))
-        extras = "".join(f", const float* e{i}" for i in range(len(self.extra)))
+        extras = "".join(f", const float* {name}" for name in self.extra_names)
         ahead = ", const float* next" if self.fetches else ""
         parameters = f"const float* a, const float* b, float* c{extras}{ahead}, long depth, int first, int last"
         parameters += ", long some" if is_cut else ""
         parameters += ", long r" if self.crosses else ""
         parameters += "".join(f", long {name}" for name in self.given)
+        parameters += "".join(f", float {name}" for part, name in BOUNDS.items() if has_part(self.ends, part))
         out = [f"ETIR_NOINLINE void {name}({parameters}) {{"]
         if self.crosses:
             out.append(f"  const long row0 = {self._place(self.op.a, 'r')};")
@@ -290,12 +304,14 @@ class TileText(ResultText):
         if self.cpu.l2 == 0 or self.crosses:
             return []
         late = [(f"e{x}", e, "", 0) for x, e in enumerate(self.op.extra) if self.extra[x][0] and self.extra[x][1] == 1]
+        late = [] if self.ends else late
         may_be_far = "far" in self.given
         if may_be_far or self._is_far():
             late.append(("c", self.op.c, "if (far) " if may_be_far else "", 1))
-        if self.has_slices and self.begins is None and (may_be_far or not self._is_far()):
+        is_read = self.begins is None or bool(self.ends)
+        if self.has_slices and is_read and (may_be_far or not self._is_far()):
             late.append(("c", self.op.c, "if (!first && !far) " if may_be_far else "if (!first) ", 0))
-        out: list[str] = []
+        out = self._fetch_added(rows, columns) if has_part(self.ends, ADDED) else []
         for name, operand, condition, writes in late:
             step = f"ld{name}"
             if self.lines == 1 and step in self.given:
@@ -311,12 +327,22 @@ class TileText(ResultText):
             out += [f"  {condition}{{", *(f"    {line}" for line in lines), "  }"]
         return out
 
+    def _fetch_added(self, rows: int, columns: list[Column]) -> list[str]:
+        """Fetch the rows of what an end adds, or a beginning, of a tile that has a choice."""
+        lines = [at for at, _, _ in columns if at % LINE == 0]
+        if self.lines == 1:
+            fetched = self._fetched([f"i * lde1 + {at}" for at in lines], "e1", 0)
+            fetched = [f"for (long i = 0; i < {rows}; ++i) {{", *fetched, "}"]
+        else:
+            fetched = self._fetched([f"{self._row_of_added(i)} + {at}" for i in range(rows) for at in lines], "e1", 0)
+        return ["  if (e1 != 0) {", *(f"    {line}" for line in fetched), "  }"]
+
     def _fetched(self, places: Sequence[int | str], name: str, writes: int) -> list[str]:
         return [f"__builtin_prefetch({name} + {place}, {writes}, 3);" for place in places]
 
     def _may_be_far(self) -> bool:
         """Whether products of another size may have this tile and fetch c."""
-        is_plain = self.op.over is None and not self.crosses and self.column == 1
+        is_plain = (self.op.over is None or self._ends_asked) and not self.crosses and self.column == 1
         return self.cpu.vector >= WIDEST and self.cpu.l2 != 0 and is_plain
 
     def _is_far(self) -> bool:

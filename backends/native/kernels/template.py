@@ -242,7 +242,7 @@ def _expression(op: Operation, names: dict[SSAValue, str]) -> str:
         return _UNARY[type(op)].format(*operands)
     if isinstance(op, (arith.MaximumfOp, arith.MinimumfOp)):
         function = "vmax" if isinstance(op, arith.MaximumfOp) else "vmin"
-        if (bound := _number(op.rhs)) is not None and bound == bound:
+        if (bound := number_of(op.rhs)) is not None and bound == bound:
             return f"{function}_bound({operands[1]}, {operands[0]})"
         return f"{function}({operands[0]}, {operands[1]})"
     if isinstance(op, arith.CmpfOp):
@@ -259,7 +259,7 @@ def _minus_exponent(op: Operation) -> SSAValue | None:
         return None
     for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         exponential = other.owner
-        if _number(one) == 1.0 and isinstance(exponential, math.ExpOp):
+        if number_of(one) == 1.0 and isinstance(exponential, math.ExpOp):
             negated = exponential.operand.owner
             return negated.operand if isinstance(negated, arith.NegfOp) else None
     return None
@@ -275,12 +275,12 @@ def _logistic(op: Operation) -> tuple[SSAValue, SSAValue] | None:
         return None
     for factor, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         parts = _logistic(other.owner) if isinstance(other.owner, arith.DivfOp) else None
-        if parts is not None and _number(parts[0]) == 1.0:
+        if parts is not None and number_of(parts[0]) == 1.0:
             return factor, parts[1]
     return None
 
 
-def _number(value: SSAValue) -> float | None:
+def number_of(value: SSAValue) -> float | None:
     """The number that a value is."""
     owner = value.owner
     found = owner.value if isinstance(owner, arith.ConstantOp) else None

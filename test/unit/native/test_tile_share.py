@@ -118,7 +118,7 @@ def test_the_bits_are_the_same(name: str, seed: int) -> None:
     for op in func.walk():
         if isinstance(op, BrgemmOp) and op.schedule is not None:
             own = {key: _numbers(value) for key, value in op.schedule.data.items()}
-            others = {key: chance.randint(1, 3) for key in SHARED if chance.random() < 0.6}
+            others = {key: chance.randint(1, 3) for key in SHARED if key != "ends" and chance.random() < 0.6}
             set_schedule(op, {**own, **others})
     np.testing.assert_equal(Code(func, name)(given), alone)
 
