@@ -179,10 +179,11 @@ class WinogradInput(Template):
         top, _, left, _ = op.borders
         high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
         rows, columns = _runs(h, -top, IN, high), _runs(w, -left, IN, wide)
-        # Tiles that lack rows read zeros in their place: code for each of the borders, and corners, is three times as
-        # long. Columns that lack are not read, since tiles of small images have few others.
+        # Tiles that lack rows read zeros in their place, also where all tiles of an operation do, as in a block at the
+        # top of an image: code for each of the borders, and corners, is three times as long. Columns that lack are not
+        # read, since tiles of small images have few others.
         zeros = (IN - 1) * column + -(-channels // cpu.vector) * cpu.vector
-        is_one = len(rows) > 1 and zeros <= MOST_ZEROS
+        is_one = any(not all(there) for *_, there in rows) and zeros <= MOST_ZEROS
         first: list[str] = []
         at_tile: list[str] = []
         if is_one:
