@@ -8,8 +8,9 @@ by blocks of channels, as many as let the rows of a window stay in the first cac
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -24,13 +25,17 @@ from etir.backends.native.kernels.template import (
     run_body,
     template,
 )
-from etir.backends.native.sizes import Size, most
+from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import DepthwiseOp, PoolOp, shape_of, strides_of
 
 PART = 256
 """Elements that are summed before they are added to the others."""
 WORTH = 8192
 """Floats of a result that are worth a thread."""
+LONG = 25
+"""Elements of a window whose loops are as quick where its size is not in the text."""
+WORTH_CALL = 1024
+"""Floats of a window that are worth a call."""
 
 
 def _illegal(op: DepthwiseOp | PoolOp) -> str | None:
@@ -163,21 +168,42 @@ class Depthwise(Template):
             return f"vload_some({at}, {some})" if some else f"vload({at})"
 
         lines = [f"vf {', '.join(f's{i} = vset(0.0f)' for i in range(count))};"]
+        # Places are numbers from one address on, and each float has one name: compilers need not find what is equal.
+        lines += [f"const float* const at = a + x * {a[-4]} + j;", "const float* const taps = b + j;"]
+        places = {
+            (ty, tx, i): ty * a[-3] + tx * a[-2] + i * a[-4]
+            for ty in range(taps[0])
+            for tx in range(taps[1])
+            for i in range(count)
+        }
+        readers = Counter(places.values())
+        names: dict[int, str] = {}
         for ty in range(taps[0]):
             for tx in range(taps[1]):
-                lines.append(f"{{ const vf w = {load(f'b + {ty * b[0] + tx * b[1]} + j')};")
+                weight = f"w{ty}_{tx}"
+                lines.append(f"const vf {weight} = {load(f'taps + {ty * b[0] + tx * b[1]}')};")
                 for i in range(count):
-                    at = f"a + (x + {i}) * {a[-4]} + {ty * a[-3] + tx * a[-2]} + j"
-                    lines.append(f"  s{i} = vfma(s{i}, w, {load(at)});")
-                lines.append("}")
+                    place = places[ty, tx, i]
+                    pixel = names.get(place) or load(f"at + {place}")
+                    if place not in names and readers[place] > 1:
+                        names[place] = f"v{len(names)}"
+                        lines.append(f"const vf {names[place]} = {pixel};")
+                        pixel = names[place]
+                    lines.append(f"s{i} = vfma(s{i}, {weight}, {pixel});")
+
+        written = [("c", c), *((f"e{number}", strides_of(e.type)) for number, e in enumerate(op.extra))]
+        for name, steps in written:
+            terms = f" + x * {steps[-2]}" * bool(steps[-2]) + " + j" * bool(steps[-1])
+            lines.append(f"{'' if name == 'c' else 'const '}float* const at_{name} = {name}{terms};")
+
         for i in range(count):
-            parts = [f"s{i}"]
-            for number, e in enumerate(op.extra):
-                steps = strides_of(e.type)
-                at = f"e{number} + (x + {i}) * {steps[-2]}"
-                parts.append(load(f"{at} + j") if steps[-1] else f"vset(({at})[0])")
-            result, at = f"@_body({', '.join(parts)})", f"c + (x + {i}) * {c[-2]} + j"
-            lines.append(f"vstore_some({at}, {result}, {some});" if some else f"vstore({at}, {result});")
+            places = [f"at_{name} + {i * steps[-2]}" for name, steps in written]
+            values = [
+                load(place) if steps[-1] else f"vset(({place})[0])"
+                for place, (_, steps) in zip(places[1:], written[1:], strict=True)
+            ]
+            result = f"@_body({', '.join([f's{i}', *values])})"
+            lines.append(f"vstore_some({places[0]}, {result}, {some});" if some else f"vstore({places[0]}, {result});")
         return lines
 
     def numpy(self, op: DepthwiseOp, operands: Sequence[Any]) -> None:
@@ -205,6 +231,20 @@ def combined(kind: str, wide: Any, axes: Any) -> Any:
     return {"max": wide.max, "min": wide.min, "sum": wide.sum, "mean": wide.mean, "prod": wide.prod}[kind](axes)
 
 
+class _Numbers(NamedTuple):
+    """What a window of a pool is: its size, how far apart its elements are, its channels, the rows that are summed
+    before they are added to the others, and the number of its elements as a float.
+    """
+
+    high: int | str
+    wide: int | str
+    row: int | str
+    column: int | str
+    channels: int | str
+    rows: int | str
+    count: str
+
+
 @template(PoolOp)
 class Pool(Template):
     """Windows without weights. Long ones are summed in several parts, which keeps the error of a sum small."""
@@ -218,70 +258,86 @@ class Pool(Template):
 
     def c(self, op: PoolOp, cpu: Cpu) -> CFunction:
         *_, width, channels = shape_of(op.c)
-        taps = shape_of(op.a)[-3:-1]
-        a, c = strides_of(op.a.type), strides_of(op.c.type)
-        kind = op.kind.data
-
-        def block(some: str) -> list[str]:
-            def load(at: str) -> str:
-                return f"vload_some({at}, {some})" if some else f"vload({at})"
-
-            parts = [load(f"a + x * {a[-4]} + ty * {a[-3]} + tx * {a[-2]} + j")]
-            for number, e in enumerate(op.extra):
-                steps = strides_of(e.type)
-                at = f"e{number} + x * {steps[-2]}"
-                parts.append(load(f"{at} + j") if steps[-1] else f"vset(({at})[0])")
-            step = COMBINE[kind].format(f"@_body({', '.join(parts)})")
-            result = f"s / {count_text(math.prod(taps))}" if kind == "mean" else "s"
-            to = f"c + x * {c[-2]} + j"
-            many = kind in ("sum", "mean") and most(math.prod(taps)) > PART
-            rows = max(1, PART // max(1, most(taps[1])))
-            lines = [f"vf s = vset({START[kind]});"]
-            if many and most(taps[0]) > rows:
-                lines += [
-                    "vf whole = s;",
-                    f"for (long t0 = 0; t0 < {taps[0]}; t0 += {rows}) {{",
-                    f"  const long t1 = t0 + {rows} < {taps[0]} ? t0 + {rows} : {taps[0]};",
-                    "  s = vset(0.0f);",
-                    "  for (long ty = t0; ty < t1; ++ty) {",
-                    f"    for (long tx = 0; tx < {taps[1]}; ++tx) {step}",
-                    "  }",
-                    "  whole += s;",
-                    "}",
-                    "s = whole;",
-                ]
-            elif many:
-                lines += [
-                    "vf whole = s;",
-                    f"for (long ty = 0; ty < {taps[0]}; ++ty) {{",
-                    f"  for (long t0 = 0; t0 < {taps[1]}; t0 += {PART}) {{",
-                    f"    const long t1 = t0 + {PART} < {taps[1]} ? t0 + {PART} : {taps[1]};",
-                    "    s = vset(0.0f);",
-                    f"    for (long tx = t0; tx < t1; ++tx) {step}",
-                    "    whole += s;",
-                    "  }",
-                    "}",
-                    "s = whole;",
-                ]
-            else:
-                lines += [
-                    f"for (long ty = 0; ty < {taps[0]}; ++ty) {{",
-                    f"  for (long tx = 0; tx < {taps[1]}; ++tx) {step}",
-                    "}",
-                ]
-            return [*lines, f"vstore_some({to}, {result}, {some});" if some else f"vstore({to}, {result});"]
-
-        lines = [f"for (long x = 0; x < {width}; ++x) {{", "  long j = 0;"]
-        lines.append(f"  for (; j + {cpu.vector} <= {channels}; j += {cpu.vector}) {{")
-        lines += [f"    {line}" for line in block("")]
-        lines.append("  }")
-        if channels % cpu.vector:
-            lines += ["  {", *(f"    {line}" for line in block(str(channels % cpu.vector))), "  }"]
-        lines.append("}")
+        high, wide = shape_of(op.a)[-3:-1]
+        taps = high * wide
+        row, column = strides_of(op.a.type)[-3:-1]
         names = [("a", op.a), ("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
-        rows, units = _row(op, names, lines)
-        grain = max(1, WORTH // max(1, most(width * channels * math.prod(taps))))
-        return CFunction("\n".join(rows), units, grain, (body_function(op.body.block),))
+        at_x = [
+            f"{name} + x * {step}" if (step := strides_of(value.type)[-4 if name == "a" else -2]) else name
+            for name, value in names
+        ]
+        numbers = _Numbers(high, wide, row, column, channels, max(1, PART // max(1, most(wide))), count_text(taps))
+        body = body_function(op.body.block)
+        grain = max(1, WORTH // max(1, most(width * channels * taps)))
+        is_long = most(taps) >= LONG and most(taps * channels) >= WORTH_CALL and is_known((taps, row, column, channels))
+        if not is_long:
+            lines = [f"for (long x = 0; x < {width}; ++x) {{"]
+            lines += [*(f"  {line}" for line in self._window(op, at_x, numbers, cpu)), "}"]
+            rows, units = _row(op, names, lines)
+            return CFunction("\n".join(rows), units, grain, (body,))
+        given = [f"{'' if name == 'c' else 'const '}float* {name}" for name, _ in names]
+        given += [f"{'float' if name == 'count' else 'long'} {name}" for name in _Numbers._fields]
+        window = self._window(op, [name for name, _ in names], _Numbers(*_Numbers._fields), cpu)
+        helper = [f"ETIR_NOINLINE void @_window({', '.join(given)}) {{", *(f"  {line}" for line in window), "}"]
+        call = f"@_window({', '.join([*at_x, *map(str, numbers)])});"
+        rows, units = _row(op, names, [f"for (long x = 0; x < {width}; ++x) {call}"])
+        return CFunction("\n".join(rows), units, grain, (body, "\n".join(helper)), calls=True)
+
+    def _window(self, op: PoolOp, at: Sequence[str], numbers: _Numbers, cpu: Cpu) -> list[str]:
+        """All channels of a window, whose operands are ``at``; ``numbers`` are those of ``op`` or their names."""
+        channels = shape_of(op.c)[-1]
+        rest = channels % cpu.vector
+        lines = ["long j = 0;", f"for (; j + {cpu.vector} <= {numbers.channels}; j += {cpu.vector}) {{"]
+        lines += [*(f"  {line}" for line in self._vector(op, at, numbers, "")), "}"]
+        if rest:
+            lines += ["{", *(f"  {line}" for line in self._vector(op, at, numbers, str(rest))), "}"]
+        return lines
+
+    def _vector(self, op: PoolOp, at: Sequence[str], numbers: _Numbers, some: str) -> list[str]:
+        """A vector of channels of a window."""
+        high, wide, rows = numbers.high, numbers.wide, numbers.rows
+        kind, taps = op.kind.data, shape_of(op.a)[-3:-1]
+
+        def load(at: str) -> str:
+            return f"vload_some({at}, {some})" if some else f"vload({at})"
+
+        values = [load(f"{at[0]} + ty * {numbers.row} + tx * {numbers.column} + j")]
+        for e, from_ in zip(op.extra, at[2:], strict=True):
+            values.append(load(f"{from_} + j") if strides_of(e.type)[-1] else f"vset(({from_})[0])")
+        step = COMBINE[kind].format(f"@_body({', '.join(values)})")
+        result = f"s / {numbers.count}" if kind == "mean" else "s"
+        to = f"{at[1]} + j"
+        many = kind in ("sum", "mean") and most(math.prod(taps)) > PART
+        lines = [f"vf s = vset({START[kind]});"]
+        if many and most(taps[0]) > max(1, PART // max(1, most(taps[1]))):
+            lines += [
+                "vf whole = s;",
+                f"for (long t0 = 0; t0 < {high}; t0 += {rows}) {{",
+                f"  const long t1 = t0 + {rows} < {high} ? t0 + {rows} : {high};",
+                "  s = vset(0.0f);",
+                "  for (long ty = t0; ty < t1; ++ty) {",
+                f"    for (long tx = 0; tx < {wide}; ++tx) {step}",
+                "  }",
+                "  whole += s;",
+                "}",
+                "s = whole;",
+            ]
+        elif many:
+            lines += [
+                "vf whole = s;",
+                f"for (long ty = 0; ty < {high}; ++ty) {{",
+                f"  for (long t0 = 0; t0 < {wide}; t0 += {PART}) {{",
+                f"    const long t1 = t0 + {PART} < {wide} ? t0 + {PART} : {wide};",
+                "    s = vset(0.0f);",
+                f"    for (long tx = t0; tx < t1; ++tx) {step}",
+                "    whole += s;",
+                "  }",
+                "}",
+                "s = whole;",
+            ]
+        else:
+            lines += [f"for (long ty = 0; ty < {high}; ++ty) {{", f"  for (long tx = 0; tx < {wide}; ++tx) {step}", "}"]
+        return [*lines, f"vstore_some({to}, {result}, {some});" if some else f"vstore({to}, {result});"]
 
     def numpy(self, op: PoolOp, operands: Sequence[Any]) -> None:
         import numpy as np
