@@ -29,6 +29,8 @@ CHUNK = 4096
 """Elements of a unit of work where everything is one loop."""
 FEW = 4
 """Planes that are woven."""
+ROW, UNEVEN_ROW = 8, 64
+"""Vectors of a row beside which it does not count that its length is not in the text: whole ones, and others."""
 KEPT = 256
 """Floats of a block of channels on the stack."""
 MOST_KEPT = 4
@@ -63,6 +65,8 @@ class Map(Template):
         if (walk := _of_groups(op.body.block, dims, steps)) is not None:
             return walk.c(names, lanes)
         *outer, inner = dims
+        if _are_long_rows(op, dims, steps, lanes):
+            return _of_rows(op.body.block, dims, steps, names, lanes)
         lines: list[str] = []
         if not outer and most(inner) > CHUNK:
             units, grain = -(-inner // CHUNK), 1
@@ -88,6 +92,47 @@ class Map(Template):
     def numpy(self, op: MapOp, operands: Sequence[Any]) -> None:
         out, *inputs = operands
         out[...] = run_body(op.body.block, inputs)
+
+
+def _are_long_rows(op: MapOp, dims: Sequence[int], steps: Sequence[Sequence[int]], lanes: int) -> bool:
+    """Whether code that is given the sizes of its loops is as quick as code for these sizes."""
+    *outer, inner = dims
+    if len(outer) > 1 or steps[0][-1] != 1 or not is_known((*dims, *(n for row in steps for n in row))):
+        return False
+    return not outer or not op.inputs or inner >= lanes * (ROW if inner % lanes == 0 else UNEVEN_ROW)
+
+
+def _of_rows(
+    block: Block, dims: Sequence[int], steps: Sequence[Sequence[int]], names: Sequence[str], lanes: int
+) -> CFunction:
+    """Rows of known sizes, by a function that is given how many there are, how long they are and how far apart: the
+    maps of a network that do the same, as those that write borders, are one function.
+    """
+    *outer, inner = dims
+    pointers = [f"{'' if name == names[0] else 'const '}float* {name}" for name in names]
+    given = ["long rows", "long count", *(f"long {name}_step" for name in names)]
+    moved = "".join(f", {name} += {name}_step" for name in names)
+    columns = _columns(steps, names, lanes, "count", inner % lanes, is_always=False)
+    helper = [
+        f"ETIR_NOINLINE void @_rows({', '.join([*pointers, *given])}) {{",
+        f"  for (long row = 0; row < rows; ++row{moved}) {{",
+        "    long j = 0;",
+        *(f"    {line}" for line in columns),
+        "  }",
+        "}",
+    ]
+    at = [row[0] if outer else row[-1] * CHUNK for row in steps]
+    if outer or inner <= CHUNK:
+        units, grain = math.prod(outer), max(1, CHUNK // max(1, inner))
+        lines, sizes = [], ["end - begin", str(inner)]
+    else:
+        units, grain = -(-inner // CHUNK), 1
+        lines = [f"const long from = begin * {CHUNK}, to = end * {CHUNK} < {inner} ? end * {CHUNK} : {inner};"]
+        sizes = ["1", "to - from"]
+    places = [f"p{i} + begin * {step}" if step else f"p{i}" for i, step in enumerate(at)]
+    numbers = [str(row[0]) if outer else "0" for row in steps]
+    lines.append(f"@_rows({', '.join([*places, *sizes, *numbers])});")
+    return CFunction("\n".join(lines), units, grain, (body_function(block), "\n".join(helper)), calls=True)
 
 
 def _are_planes(op: MapOp, dims: Sequence[int], steps: Sequence[Sequence[int]]) -> bool:
