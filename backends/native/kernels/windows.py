@@ -242,7 +242,7 @@ class _Numbers(NamedTuple):
     column: int | str
     channels: int | str
     rows: int | str
-    count: str
+    elements: str
 
 
 @template(PoolOp)
@@ -276,7 +276,7 @@ class Pool(Template):
             rows, units = _row(op, names, lines)
             return CFunction("\n".join(rows), units, grain, (body,))
         given = [f"{'' if name == 'c' else 'const '}float* {name}" for name, _ in names]
-        given += [f"{'float' if name == 'count' else 'long'} {name}" for name in _Numbers._fields]
+        given += [f"{'float' if name == 'elements' else 'long'} {name}" for name in _Numbers._fields]
         window = self._window(op, [name for name, _ in names], _Numbers(*_Numbers._fields), cpu)
         helper = [f"ETIR_NOINLINE void @_window({', '.join(given)}) {{", *(f"  {line}" for line in window), "}"]
         call = f"@_window({', '.join([*at_x, *map(str, numbers)])});"
@@ -305,7 +305,7 @@ class Pool(Template):
         for e, from_ in zip(op.extra, at[2:], strict=True):
             values.append(load(f"{from_} + j") if strides_of(e.type)[-1] else f"vset(({from_})[0])")
         step = COMBINE[kind].format(f"@_body({', '.join(values)})")
-        result = f"s / {numbers.count}" if kind == "mean" else "s"
+        result = f"s / {numbers.elements}" if kind == "mean" else "s"
         to = f"{at[1]} + j"
         many = kind in ("sum", "mean") and most(math.prod(taps)) > PART
         lines = [f"vf s = vset({START[kind]});"]
