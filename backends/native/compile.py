@@ -371,12 +371,14 @@ def _weights(
     outlined: Outlined, read: Sequence[WeightOp]
 ) -> tuple[tuple[tuple[str, int], ...], dict[str, NamedBlob], tuple[Constant, ...]]:
     """Keys and bytes of the weights that code reads, their data, and where the fallback finds each weight."""
+    import numpy as np
+
     rows: list[tuple[str, int]] = []
     named: dict[str, NamedBlob] = {}
     found: dict[str, Constant] = {}
     shapes, numbered, others = weight_shapes(outlined), numbered_constants(outlined), _others_of(outlined)
 
-    def add(data: bytes) -> int:
+    def add(data: bytes | memoryview) -> int:
         key = "native." + hashlib.sha256(data).hexdigest()[:32]
         named[key] = NamedBlob(data, ALIGNMENT)
         rows.append((key, len(data)))
@@ -384,7 +386,7 @@ def _weights(
 
     for op, array in zip(read, weight_arrays(outlined, read), strict=True):
         symbol = op.symbol.data
-        number = add(array.tobytes())
+        number = add(array.view(np.uint8).data)
         if symbol in numbered or symbol in others:
             continue  # the kernels have constants in their program, and truth values and integers as they are
         if op.panel is None:
@@ -404,7 +406,7 @@ def _weights(
             found[symbol] = Constant(symbol, number, panel, k, n, op.transposed is not None, *window, spread=is_spread)
     for symbol in shapes:
         if symbol not in found:
-            found[symbol] = Constant(symbol, add(bytes(outlined.weight(symbol).data)))
+            found[symbol] = Constant(symbol, add(outlined.weight(symbol).data))
     return tuple(rows), named, tuple(found[symbol] for symbol in sorted(found))
 
 

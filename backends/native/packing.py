@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from etir.backends.native.blob import Constant
 
+CHANNELS = 16
+"""Channels whose filters are transformed at once: what is made of them stays in a cache and in the same memory."""
+
 
 def packed(op: WeightOp, given: np.ndarray, precision: str = "float32") -> np.ndarray:
     """The numbers of ``op``, flat. ``given`` is the weight in its own shape: any for one that is read as it lies, else
@@ -26,32 +29,37 @@ def packed(op: WeightOp, given: np.ndarray, precision: str = "float32") -> np.nd
         given = given.reshape(-1, groups, *given.shape[1:]).swapaxes(0, 1).reshape(given.shape)
     if op.panel is None:
         return np.ascontiguousarray(given, precision).reshape(-1)
+    result = np.empty(shape_of(op.result), precision)
     if op.winograd is not None:
-        _, panels, _, panel = shape_of(op.result)
-        return np.concatenate([_panels(matrix, panels, panel, precision) for matrix in transformed(given)])
-    if len(shape_of(op.result)) > 3:
-        *_, rows, panels, k, panel = shape_of(op.result)
-        groups = groups_of(op)
+        for start in range(0, given.shape[1], CHANNELS):
+            some = slice(start, start + CHANNELS)
+            _put(transformed(given[:, some]), result[:, :, some], 1)
+    elif result.ndim > 3:
+        rows, groups, panels, panel = result.shape[-4], groups_of(op), result.shape[-3], result.shape[-1]
         outer, inner = given.shape[:2]
         # By group: rows of the window, its columns, channels read, channels written.
         by_group = given.reshape(groups, outer // groups, inner, rows, -1)
-        order = (0, 3, 4, 2, 1) if op.transposed is not None else (0, 3, 4, 1, 2)
-        matrices = by_group.transpose(order).reshape(groups * rows, k, -1)
-        return np.concatenate([_panels(matrix, panels, panel, precision) for matrix in matrices])
-    panels, k, panel = shape_of(op.result)
-    given = given.reshape(given.shape[0], -1)
-    matrix = given.T if op.transposed is not None else given
-    return _panels(matrix, panels, panel, precision)
+        windows = by_group.transpose((0, 3, 4, 2, 1) if op.transposed is not None else (0, 3, 4, 1, 2))
+        _put(windows, result.reshape(groups, rows, panels, *windows.shape[2:4], panel), 2)
+    else:
+        given = given.reshape(given.shape[0], -1)
+        _put(given.T if op.transposed is not None else given, result, 0)
+    return result.reshape(-1)
 
 
-def _panels(matrix: np.ndarray, panels: int, panel: int, precision: str) -> np.ndarray:
-    """A matrix [k, n] as [panels, k, panel], flat."""
+def _put(matrices: np.ndarray, result: np.ndarray, leading: int) -> None:
+    """Write matrices [..., k, n], which have so many leading dims, to panels [..., panels, k, panel]; k may be several
+    dims. Elements are copied once: weights are most of what a program is, and it is new memory that takes time.
+    """
     import numpy as np
 
-    k, n = matrix.shape
-    whole = np.zeros((k, panels * panel), precision)
-    whole[:, :n] = matrix
-    return np.ascontiguousarray(whole.reshape(k, panels, panel).transpose(1, 0, 2)).reshape(-1)
+    *dims, n = matrices.shape
+    by_panel = np.moveaxis(result, leading, -2)
+    whole, rest = divmod(n, result.shape[-1])
+    by_panel[..., :whole, :] = matrices[..., : n - rest].reshape(*dims, whole, result.shape[-1])
+    if rest:
+        by_panel[..., whole, :rest] = matrices[..., n - rest :]
+        by_panel[..., whole, rest:] = 0
 
 
 def unpacked(constant: Constant, data: bytes | memoryview) -> bytes:
