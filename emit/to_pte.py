@@ -38,7 +38,7 @@ from etir.dialects.literals import dense_values, scalar_of
 from etir.dialects.payloads import require_payloads
 from etir.dialects.text import source_location
 from etir.emit.errors import E0861, E0862, E0867, E0868
-from etir.emit.formats.buffers import Buffer
+from etir.emit.formats.buffers import ReservedPool
 from etir.emit.formats.checks import file_name_error
 from etir.emit.formats.scalar_type import ScalarType
 from etir.emit.ptd.model import FlatTensor, NamedTensor, TensorLayout
@@ -119,8 +119,8 @@ def emit_program(module: ModuleOp, options: EmitOptions | None = None) -> Emissi
         alignment = _LINE if reads_lines else model.FileLayout().constant_alignment
     program = model.Program(
         plans,
-        tuple(pools.constants),
-        tuple(pools.mutable) if len(pools.mutable) > 1 else (),
+        tuple(pools.constants.items),
+        tuple(pools.mutable.items) if len(pools.mutable.items) > 1 else (),
         pools.named_data(),
         layout=model.FileLayout(options.segment_alignment, alignment, options.delegate_alignment),
     )
@@ -142,11 +142,9 @@ class _Pools:
                 self.named.append(op)
             if isinstance(op, DelegateOp) and isinstance(symbols := op.attributes.get(BESIDE), ArrayAttr):
                 beside.update((ref.root_reference.data, None) for ref in symbols if isinstance(ref, SymbolRefAttr))
-        self.constants: list[Buffer] = [b""]
-        self.mutable: list[Buffer] = [b""]
+        self.constants = ReservedPool()
+        self.mutable = ReservedPool()
         self.external: dict[str, dict[str, NamedTensor]] = {}
-        self._constant_index: dict[Blob, int] = {}
-        self._mutable_index: dict[Blob, int] = {}
         self._keys: dict[str, tuple[Blob, TensorLayout]] = {}
         for name in beside:
             source = self.symbols.get(name)
@@ -156,11 +154,11 @@ class _Pools:
 
     def constant(self, blob: Blob) -> int:
         """The index of a constant's bytes."""
-        return _intern(blob, self._constant_index, self.constants)
+        return self.constants.add(blob.data)
 
     def initial(self, blob: Blob) -> int:
         """The index of a state's initial bytes."""
-        return _intern(blob, self._mutable_index, self.mutable)
+        return self.mutable.add(blob.data)
 
     def outside(self, op: WeightOp | StateOp, blob: Blob) -> model.ExtraTensorInfo:
         """Put the bytes of a weight or of a state into the file of its tag; how the program finds them there.
@@ -201,14 +199,6 @@ class _Pools:
         if tag not in self.external and (problem := file_name_error(tag)) is not None:
             raise E0868.error(f"the tag of external data {problem}")
         return self.external.setdefault(tag, {})
-
-
-def _intern(blob: Blob, index: dict[Blob, int], buffers: list[Buffer]) -> int:
-    known = index.get(blob)
-    if known is None or blob.size == 0:
-        known = index[blob] = len(buffers)
-        buffers.append(blob.data)
-    return known
 
 
 class _MethodEmitter:

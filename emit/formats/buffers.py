@@ -60,3 +60,23 @@ class BufferPool:
         candidates.append(len(self.items))
         self.items.append(data)
         return candidates[-1]
+
+
+class ReservedPool:
+    """Buffers after an empty one at index 0, which is reserved: distinct ones, but each empty one has its own place."""
+
+    def __init__(self) -> None:
+        self.items: list[Buffer] = [b""]
+        self._distinct = BufferPool()
+        self._places: list[int] = []
+        """Where each distinct buffer is in ``items``."""
+
+    def add(self, data: Buffer) -> int:
+        """Index in ``items`` of a buffer with the bytes of ``data``."""
+        if buffer_bytes(data):
+            number = self._distinct.add(data)
+            if number < len(self._places):
+                return self._places[number]
+            self._places.append(len(self.items))
+        self.items.append(data)
+        return len(self.items) - 1

@@ -20,6 +20,9 @@ from etir.dialects.et.weights import Blob, BlobAttr, SyntheticAttr, payload_of
 INLINE_ELEMENTS = 16
 """Constants with at most this many elements stand in the text."""
 
+_END = 64
+"""Bytes at each end that tell most constants of a type from each other."""
+
 _INLINE_DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
 
 
@@ -38,7 +41,8 @@ class ConstantStore:
             if isinstance(op, WeightOp):
                 self.weights[op.sym_name.data] = op
                 self._anchor = op
-        self._known: dict[tuple[Attribute, Blob], str] = {}
+        # By type and a few bytes: hashes of all bytes are made only of those that may be equal.
+        self._known: dict[tuple[Attribute, bytes], list[tuple[Blob, str]]] = {}
 
     def is_constant(self, value: SSAValue) -> bool:
         """Whether the bytes of ``value`` are known and loaded."""
@@ -69,9 +73,11 @@ class ConstantStore:
         op = self._inline(data, type)
         if op is None:
             blob = Blob.of(data)
-            name = self._known.get((type, blob))
+            similar = self._known.setdefault((type, _ends_of(blob.data)), [])
+            name = next((name for known, name in similar if known == blob), None)
             if name is None:
-                name = self._known[(type, blob)] = self._name(hint)
+                name = self._name(hint)
+                similar.append((blob, name))
                 weight = WeightOp(name, type, BlobAttr(blob), {"kind": StringAttr("constant")})
                 weight.location = handed_on(like.location)
                 self.add(weight)
@@ -115,3 +121,7 @@ class ConstantStore:
         if count > 1 and all(raw[i : i + size] == raw[:size] for i in range(0, len(raw), size)):
             raw = raw[:size]
         return ConstantOp(DenseIntOrFPElementsAttr(cast("TensorType[Any]", type), BytesAttr(raw)))
+
+
+def _ends_of(data: memoryview) -> bytes:
+    return bytes(data[:_END]) + bytes(data[-_END:])

@@ -108,15 +108,12 @@ class ConvolutionBatchNorm(Pattern):
         return flat.reshape(type.get_shape()).astype(np.float64)
 
     def _scaled(self, value: SSAValue, scale: Any, *, axis: int) -> Any:
-        """The filter times ``scale`` along ``axis``: products in float64, one channel at a time for the cache."""
+        """The filter times ``scale`` along ``axis``: products in float64, rounded as they are written."""
         type = tensor_of(value)
         weight = np.frombuffer(self.store.data(value), dtype_of(type.element_type).numpy_name)
         weight = weight.reshape(type.get_shape())
-        result = np.empty_like(weight)
-        source, target = np.moveaxis(weight, axis, 0), np.moveaxis(result, axis, 0)
-        for channel, factor in enumerate(scale):
-            target[channel] = source[channel] * factor
-        return result
+        factors = np.expand_dims(scale, [dim for dim in range(weight.ndim) if dim != axis])
+        return np.multiply(weight, factors, out=np.empty_like(weight), dtype=np.float64, casting="same_kind")
 
     def _fold(self, op: BatchNorm, convolution: Convolution) -> tuple[Operation, Operation]:
         mean, variance = self._array(op.running_mean), self._array(op.running_var)
