@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 
 from etir.dialects.dtypes import BY_TYPE, f64, i1, i32, i64
+from etir.dialects.kept import kept
 from etir.dialects.schema import Argument, Kind
 
 Scalar: TypeAlias = bool | int | float | complex
@@ -105,6 +106,7 @@ def scalar_of(attribute: Attribute) -> Scalar:
     raise TypeError(f"{attribute} is not a number")
 
 
+@kept
 def dense_values(attribute: Attribute) -> tuple[int | float | bool, ...]:
     """The values of an ``array<...>`` attribute. Raises ``TypeError`` for any other."""
     if not isinstance(attribute, DenseArrayBase):

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import SymbolRefAttr, TensorType
 from xdsl.ir import Attribute, Operation
 
 from etir.dialects.et.layout import LayoutAttr
+from etir.dialects.kept import kept
 from etir.dialects.quick_definitions import quicken
 
 _type_of = attrgetter("_type")
@@ -93,6 +94,7 @@ class VerifiedOperations:
             del self._seen[reference.key]
 
 
+@kept
 def symbolic_dims(type: Attribute) -> tuple[str, ...]:
     """The names of the symbolic dims of a tensor's type, each once."""
     if not isinstance(type, TensorType) or not isinstance(type.encoding, LayoutAttr):

@@ -65,7 +65,7 @@ def problems(
             unique = False
             yield E0304.diagnostic(f"symbol @{name.data} is defined twice", source_location(op.location))
         symbols[name.data] = op
-    declared = {name: None for name, op in symbols.items() if isinstance(op, DimOp)}
+    declared = {name: None for name, op in symbols.items() if type(op) is DimOp}
     if unique:  # ModuleOp's own verifier would say the same again, without the place
         yield from _verify_operation(module, verified)[1]
     for op in module.body.block.ops:
@@ -126,7 +126,7 @@ def _verify_symbols(op: Operation, symbols: dict[str, Operation]) -> Iterator[Di
             what = "weight" if expected is WeightOp else "state"
             yield E0303.diagnostic(f"there is no {what} @{name}", source_location(op.location))
         else:
-            given = op.value.type if isinstance(op, WriteStateOp) else op.result.type
+            given = (op.value if type(op) is WriteStateOp else op.results[0]).type
             if given != target.type:
                 yield E0301.diagnostic(
                     f"'{op.name}' @{name} has type {target.type}, not {given}", source_location(op.location)

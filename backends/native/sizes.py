@@ -138,7 +138,7 @@ def size(expr: SymExpr | int, ranges: Mapping[str, Range]) -> int:
 
 def is_known(numbers: Iterable[int]) -> bool:
     """Whether all numbers are ints."""
-    return not any(isinstance(n, Size) for n in numbers)
+    return Size not in map(type, numbers)
 
 
 def most(n: int) -> int:

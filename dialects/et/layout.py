@@ -20,6 +20,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from etir.dialects.kept import kept
 from etir.dialects.sym.expr import SymExpr, const
 from etir.dialects.sym.expr import parse as parse_expr
 
@@ -141,6 +142,7 @@ def tensor_of(value: SSAValue) -> TensorType[Attribute]:
     return cast("TensorType[Attribute]", value.type)
 
 
+@kept
 def dims_of(type: TensorType[Attribute]) -> tuple[Dim, ...]:
     """The dims of a tensor type, each an int or an expression.
 
@@ -178,6 +180,7 @@ def with_dims(type: TensorType[Attribute], dims: Sequence[Dim]) -> TensorType[At
     return tensor_type(type.element_type, dims)
 
 
+@kept
 def layout_errors(type: TensorType[Attribute]) -> str | None:
     """Why a tensor type is not canonical, or None: the check that verifiers share.
 
