@@ -12,9 +12,10 @@ it reads late are there from its beginning, partitions are cut first, so that th
 the kernels: the rest of the delegate stays, before and after them. Boundaries move by that, so it is done again, a few
 times; what multiplies most is given back then where there is room.
 A backend may ask for the bound only where most of the work stays with it: if not, the program is what it would be
-without a bound, and its report says how much more it needs. Where it asks for the bound always, partitions are left,
-those that cross their boundary with most bytes first: one, two, four and so on; of the first number that is enough,
-those are given back that are not at the peak. At the end there are none, which is the program that gave the bound.
+without a bound, and its report says how much more it needs; of a program of little work, less has to stay. Where it
+asks for the bound always, partitions are left, those that cross their boundary with most bytes first: one, two, four
+and so on; of the first number that is enough, those are given back that are not at the peak. At the end there are none,
+which is the program that gave the bound.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from etir.program import Program
 
 Planner = Callable[[CompileOptions, PlansOnly | None], Program]
 """Compiles the program with other options, and without code where it is given a ``PlansOnly`` that says so."""
+Found = tuple[float, Sequence[str]]
+"""The share of the work that delegates do, and what is left so that a program fits."""
 MOST_ROUNDS = 6
 """How often operators are left one after another."""
 FEW_ROUNDS = 3
@@ -45,6 +48,10 @@ LEAST_GAIN = 8
 """Cuts have to save so much of what a program needs more than without delegates: one part of this number."""
 MOST_SMALL, MOST_TRIED = 64, 8
 """Groups of operators of a program of which the smallest ones are tried, and how many of them: each plans it again."""
+LITTLE: tuple[tuple[int, float], ...] = ((8_192, 0.0), (131_072, 0.5))
+"""Operations on floats of all delegates up to which a program is little, and the share of them that has to stay. The
+kernels take about 10 and 100 microseconds for so many, much of it for their calls: as many bytes weigh more there.
+"""
 MOST_GIVEN_BACK = 8
 """How often something is tried again that has been left, each of which plans the program once more."""
 
@@ -134,8 +141,10 @@ class _Search:
     def chosen(self) -> tuple[CompileOptions, DelegationReport | None]:
         """The options with which the program fits, and what it would be with all that was left."""
         left: list[str] = []
+        spare: Found | None = None
         program, plans = self._cut()
         self._note(program, plans.needs)
+        high = self._above(program, plans.needs)
         if (saved := self._saving_more(program)) is not None:
             return self.options, saved.delegation
         for number in range(MOST_ROUNDS if self.is_strict else FEW_ROUNDS):
@@ -146,13 +155,14 @@ class _Search:
                 left = [*self._given_back(left)]
                 if self.is_strict or self._share(left) >= LEAST_SHARE:
                     return self._leaving(left), program.delegation
+                spare = self._share(left), left
                 break
             more = self._above(program, plans.needs)
             left += more
             if not more or (not self.is_strict and self._share(left) < LEAST_SHARE / 2):
                 break
         if not self.is_strict:
-            return self._small()
+            return self._small() or self._little(high, spare) or (self.options, None)
         return self._partitions(self._leaving(left) if self._rows(program) else self.options)
 
     def _saving_more(self, program: Program) -> Program | None:
@@ -167,9 +177,9 @@ class _Search:
         self.less = 0
         return None
 
-    def _small(self) -> tuple[CompileOptions, DelegationReport | None]:
+    def _small(self) -> tuple[CompileOptions, DelegationReport | None] | None:
         """The options with which a small program fits: operators are left one after another, those of least work first,
-        as long as the program needs less without them.
+        as long as the program needs less without them. None where it does not fit with most of the work in delegates.
         """
         left: list[str] = []
         least = sys.maxsize
@@ -187,7 +197,35 @@ class _Search:
             left, least = tried, bytes_of(program)
             if self.fits(program):
                 return self._leaving(tried), program.delegation
-        return self.options, None
+        return None
+
+    def _little(
+        self, high: Sequence[str], spare: Found | None
+    ) -> tuple[CompileOptions, DelegationReport | None] | None:
+        """The options with which a program of little work fits: one step is left, those that need more than there is
+        room for first and of these those of least work; or what ``spare`` has, with which it fits; or, of very little
+        work, partitions as well. None where the program has more work, or does not fit with the share that has to stay.
+        """
+        whole = sum(self.work.values())
+        least = next((share for most, share in LITTLE if whole <= most), None)
+        if least is None or len(self.work) > MOST_SMALL:
+            return None
+        above = {*high}
+        found = spare
+        rows = sorted(self.work, key=lambda names: (not above & {*names}, self.work[names]))
+        for names in rows[:MOST_TRIED]:
+            plans = self.plans()
+            program = self.planner(self._leaving(names), plans)
+            # What else has to be left with an operator, as it is too little for a delegate, shows the plan alone.
+            share = sum(step.work for need in plans.needs.values() for step in need.steps) / whole
+            if self.fits(program) and (found is None or share > found[0]):
+                found = share, names
+            if found is not None and found[0] >= LEAST_SHARE:
+                break
+        if found is not None and found[0] >= least:
+            options = self._leaving(found[1])
+            return options, self.planner(options, self.plans()).delegation
+        return self._partitions(self.options) if least == 0 else None
 
     def _cut(self) -> tuple[Program, PlansOnly]:
         """Cut partitions, as the options say from then on, as long as that lets the program need less; its plan."""

@@ -14,7 +14,9 @@ from etir.options import CompileOptions
 from etir.passes.delegation.report import BackendReport, DelegationReport, PartitionReport, Rejected
 from etir.program import Program
 
-STEPS = (Need(60, (1, 2), 70), Need(90, (3,), 20), Need(60, (4,), 10))
+MUCH = 10_000
+"""A unit of work of which a hundred are too much for a little program."""
+STEPS = (Need(60, (1, 2), 70 * MUCH), Need(90, (3,), 20 * MUCH), Need(60, (4,), 10 * MUCH))
 """A delegate whose second step needs more than the others; operators 1 and 2 are one."""
 
 
@@ -94,7 +96,7 @@ def test_little_of_the_work_is_left(delegate: str) -> None:
 
 def test_much_of_the_work() -> None:
     """Then the program is as it is, and the report has the bytes; with ``arena=kernels`` it is left all the same."""
-    steps = (STEPS[0], Need(90, (3,), 200))
+    steps = (STEPS[0], Need(90, (3,), 200 * MUCH))
     found, compiler = compiled("native", steps)
     assert found.options.partition.leave == () and found.bytes == 90 and compiler.codes == 1
     assert found.delegation is not None and found.delegation.memory.startswith("90 bytes")
@@ -116,7 +118,12 @@ def test_nothing_may_be_left() -> None:
 
 def small(by_less: int = 0, **by_leaving: int) -> tuple[Compiled, Compiler]:
     """A program whose highest step is most of its work."""
-    compiler = Compiler((Need(90, (1,), 200), Need(60, (2,), 30), Need(60, (3,), 20)))
+    return of_work(MUCH, by_less, **by_leaving)
+
+
+def of_work(unit: int, by_less: int = 0, **by_leaving: int) -> tuple[Compiled, Compiler]:
+    """The same where 250 units are all of the work."""
+    compiler = Compiler((Need(90, (1,), 200 * unit), Need(60, (2,), 30 * unit), Need(60, (3,), 20 * unit)))
     compiler.by_less, compiler.by_leaving = by_less, {int(n[1:]): bytes for n, bytes in by_leaving.items()}
     options = CompileOptions(target="etir", delegates=("native",))
     return cast("Compiled", within_bound(options, compiler)), compiler
@@ -138,6 +145,32 @@ def test_little_of_a_small_program() -> None:
     assert small(_1=10)[0].options.partition.leave == ()
 
 
+HALVES = (Need(90, (1,), 110), Need(60, (2,), 70), Need(60, (3,), 70))
+"""Steps of which the one that needs too much is less than half of the work."""
+
+
+@pytest.mark.parametrize(("unit", "is_left"), [(32, True), (256, True), (524, True), (525, False)])
+def test_half_of_a_little_program(unit: int, is_left: bool) -> None:
+    """Where all work is as little as 131,072 operations, half of it may be left for the program to fit."""
+    steps = tuple(Need(step.bytes, step.operators, step.work * unit) for step in HALVES)
+    found, _ = compiled("native", steps)
+    assert found.options.partition.leave == (("forward_native:1",) if is_left else ())
+    assert found.bytes == (60 if is_left else 90)
+
+
+@pytest.mark.parametrize(("unit", "bytes"), [(1, 60), (32, 60), (33, 90)])
+def test_most_of_a_very_little_program(unit: int, bytes: int) -> None:
+    """Of up to 8,192 operations so much may be left as it takes."""
+    assert of_work(unit)[0].bytes == bytes
+
+
+def test_all_of_a_very_little_program() -> None:
+    """Where no operator helps alone, the delegate is left, and the report says so."""
+    found, compiler = compiled("native", (Need(90, (1,), 20), Need(90, (2,), 20), Need(90, (3,), 20)))
+    assert found.options.delegates == () and found.bytes == 80 and compiler.codes == 0
+    assert found.delegation is not None and found.delegation.memory == ""
+
+
 LATE = (InputNeed(40, 4),)
 """An input that the last step reads first."""
 
@@ -149,7 +182,7 @@ def test_a_cut_is_enough() -> None:
     assert found.bytes == 60 and found.has_code and compiler.codes == 1
 
 
-TWO_PEAKS = (Need(90, (1,), 40), Need(20, (2,), 10), Need(90, (3,), 40), Need(20, (4,), 10))
+TWO_PEAKS = tuple(Need(bytes, (n + 1,), work * MUCH) for n, (bytes, work) in enumerate([(90, 40), (20, 10)] * 2))
 LATE_AT_BOTH = (InputNeed(5, 2), InputNeed(5, 4))
 """Inputs of which both have to be late for both peaks to fit, as far as steps tell: that takes two cuts."""
 
@@ -170,7 +203,7 @@ def test_fewer_cuts_may_need_less(saved: tuple[int, int], cuts: int, bytes: int)
 
 def test_a_cut_that_is_not_enough() -> None:
     """What it saves is kept; a cut that saves nothing is not made."""
-    steps = (STEPS[0], Need(100, (3,), 200), STEPS[2])
+    steps = (STEPS[0], Need(100, (3,), 200 * MUCH), STEPS[2])
     found, _ = compiled("native", steps, LATE, 10)
     assert found.options.partition.cut == ("forward_native:4",) and found.options.partition.leave == ()
     assert found.bytes == 90
