@@ -15,7 +15,8 @@ Contracting neighbors greedily, the usual method, needs a reachability test for 
 That gives every operation its *earliest* level. An operation that is needed later may sit at a higher one, up to where
 its users are: a second pass, from the results backwards, moves operations to the level where the fewest bytes cross a
 boundary, alone or with what only serves to make their operands from what is read there anyhow (an expert of a mixture
-reads what its gate reads, and makes what waits for the gate). The number of partitions does not change.
+reads what its gate reads, and makes what waits for the gate). What is left is moved with all that is made of it, as the
+norm before queries and keys that wait for a mask. The number of partitions does not change.
 """
 
 from __future__ import annotations
@@ -91,6 +92,11 @@ def lower_boundary(
             for level in sorted(later):
                 if _move_chain(graph, claimed, levels, node, level, touching, crossing_of, is_new):
                     break
+    if not reads_more:
+        return
+    for node in reversed(graph.order):
+        if claimed[node] and levels[node] < last:
+            _move_readers(graph, claimed, levels, latest, node, touching, crossing_of)
 
 
 LARGEST_CHAIN = 64
@@ -139,6 +145,48 @@ def _move_chain(
     for member in best[1]:
         levels[member] = level
     return bool(best[1])
+
+
+def _move_readers(
+    graph: Contraction,
+    claimed: Sequence[bool],
+    levels: list[int],
+    latest: Sequence[int],
+    node: int,
+    touching: Sequence[Sequence[int]],
+    crossing_of: Callable[[Iterable[int]], int],
+) -> None:
+    """Move a node to a later level with all that is made of it at its own level, where fewer bytes cross boundaries
+    then: queries, keys and values that wait for a mask with the norm that all of them read, none of which saves
+    anything alone.
+    """
+    here = levels[node]
+    moved = {node: None}
+    pending = [node]
+    limit = len(graph.members)
+    while pending:
+        for s in graph.succs[pending.pop()]:
+            if not claimed[s]:
+                limit = min(limit, latest[s] - 1)
+            elif levels[s] > here:
+                limit = min(limit, levels[s])
+            elif s not in moved:
+                moved[s] = None
+                pending.append(s)
+        if limit <= here or len(moved) > LARGEST_CHAIN:
+            return
+    if len(moved) == 1:
+        return
+    values = dict.fromkeys(v for member in moved for v in touching[member])
+    later = dict.fromkeys(levels[s] for member in moved for s in graph.succs[member] if claimed[s] and s not in moved)
+    best, lowest = here, crossing_of(values)
+    for level in sorted(level for level in later if level <= limit):
+        for member in moved:
+            levels[member] = level
+        if (found := crossing_of(values)) < lowest:
+            best, lowest = level, found
+    for member in moved:
+        levels[member] = best
 
 
 def boundary_bytes(source: BlockGraph, graph: Contraction, claimed: Sequence[bool], levels: Sequence[int]) -> int:

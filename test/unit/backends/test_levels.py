@@ -145,3 +145,22 @@ def test_a_cut_and_what_crosses_it() -> None:
     # Nothing is before it, or the backend has not got it.
     assert partitions(graph, units, [], cuts=[0]) == [[0, 1, 2, 3]]
     assert partitions(graph, units[:2], [], cuts=[3]) == [[0, 1]]
+
+
+def test_all_readers_move_together() -> None:
+    """Node 0 makes the operand of nodes 1 and 2, whose results wait for node 5, which is not the backend's, as queries
+    and keys for a mask: any of the three would only let another tensor cross, and all of them save one.
+    """
+    values = [
+        Value(-1, (0, 6), 16, False),
+        Value(0, (1, 2), 16, False),
+        Value(1, (6,), 16, False),
+        Value(2, (6,), 16, False),
+        Value(-1, (3,), 4, False),
+        Value(3, (5,), 4, False),
+        Value(5, (6,), 4, False),
+        Value(6, (), 4, True),
+    ]
+    preds = [[], [0], [0], [], [], [3], [1, 2, 5]]
+    graph = BlockGraph(Block(), [None] * 7, preds, values)  # type: ignore
+    assert partitions(graph, [[i] for i in (0, 1, 2, 3, 6)], []) == [[0, 1, 2, 6], [3]]
