@@ -71,8 +71,8 @@ def has_part(ends: int, part: int) -> bool:
 
 def ends_of(op: BrgemmOp) -> Ends | None:
     """The end that a product has; None where its body is another one."""
-    sums, *values = op.body.block.args
-    value: SSAValue = sums
+    values: list[SSAValue] = [*op.body.block.args]
+    value = values.pop(0)
     found: dict[int, SSAValue | float] = {}
     while not isinstance(user := _only_user(value), YieldOp):
         part = None if user is None else _part(op, user, value, values)

@@ -157,7 +157,7 @@ class ResultText:
             LOW: bound("vmax_bound", "low"),
             HIGH: bound("vmin_bound", "high"),
         }
-        plain, *others = sorted({*masks_in(self.ends), *([0] if self.has_slices else [])})
+        plain, *others = masks_in(self.ends | 1 if self.has_slices else self.ends)
         lines = [f"  const long end = {'last ? ends : 0' if self.has_slices else 'ends'};"]
         for mask in others:
             does = [line for part, text in parts.items() if mask & part for line in text]

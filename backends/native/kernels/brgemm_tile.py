@@ -342,7 +342,7 @@ class TileText(ResultText):
 
     def _may_be_far(self) -> bool:
         """Whether products of another size may have this tile and fetch c."""
-        is_plain = (self.op.over is None or self._ends_asked) and not self.crosses and self.column == 1
+        is_plain = (self.op.over is None or self._ends_asked != 0) and not self.crosses and self.column == 1
         return self.cpu.vector >= WIDEST and self.cpu.l2 != 0 and is_plain
 
     def _is_far(self) -> bool:
