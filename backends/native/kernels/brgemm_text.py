@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.brgemm_ends import HIGH, LOW, has_part
-from etir.backends.native.kernels.brgemm_tile import WIDEST, TileText
+from etir.backends.native.kernels.brgemm_tile import WIDEST
+from etir.backends.native.kernels.brgemm_walk import WalkText
 from etir.backends.native.kernels.template import CFunction, body_function, float_text, is_light
 from etir.backends.native.sizes import Size, is_known, most
 from etir.backends.native.tile import BrgemmOp, WeightOp, row_major, shape_of, strides_of
 from etir.backends.native.users import base_of
 
 LONG = 2048
-"""Cycles of a tile beside which the loops around it take no time, even as compilers first make them."""
+"""Cycles of what a loop does beside which it takes no time itself, even as compilers first make it."""
 FETCHED = 128 * 1024
 """Bytes of a right operand of which panels are fetched ahead."""
 
@@ -62,7 +63,7 @@ class Heights:
         return found
 
 
-class ProductText(TileText):
+class ProductText(WalkText):
     """The C of one product."""
 
     def __init__(self, op: BrgemmOp, cpu: Cpu):
@@ -146,7 +147,12 @@ class ProductText(TileText):
             lines = ["const unsigned int mode = vflush();", *lines, "vflush_as(mode);"]
         helpers = (*([] if self.ends else [body_function(self.op.body.block)]), *self.tiles.values())
         work = most(2 * self.m * self.n * self.k * count) / most(units)
-        return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers, self.cycles() >= LONG)
+        calls = self.cycles() * (self.tiles_of_unit() if self._can_walk() else 1) >= LONG
+        return CFunction("\n".join(lines), units, max(1, int(200_000 / work)), helpers, calls)
+
+    def tiles_of_unit(self) -> int:
+        """The tiles of a block of rows and a panel."""
+        return self.tiles_of_block() * -(-self.panel // (self.vectors * self.cpu.vector))
 
     def cycles(self) -> int:
         """The cycles that a tile takes: two multiply-adds of vectors each, or one where they are two instructions."""
@@ -263,7 +269,9 @@ class ProductText(TileText):
             else:
                 last = cut % width
                 lines += self._columns(height, width, cut // width, has_more=last != 0)
-                if last:
+                if last and self._can_walk() and isinstance(height, Heights):
+                    lines += self._walked(height, width, 1, last, cut - last)
+                elif last:
                     lines += self._rows(height, str(cut - last), 1, width, last)
             lines += ["}", *["}"] * len(self.cut_taps)]
         return lines
@@ -277,6 +285,8 @@ class ProductText(TileText):
                 for part, after in enumerate(afters)
                 for line in self._rows(height, str(part * width), 1, width, after=after)
             ]
+        if self._can_walk() and isinstance(height, Heights):
+            return self._walked(height, width, parts * width) if parts else []
         if parts < 2:
             return self._rows(height, "0", 1, width) if parts else []
         head = f"for (long column = 0; column < {parts * width}; column += {width})"
@@ -330,15 +340,40 @@ class ProductText(TileText):
             lines += [f"{loop} {name}({operands}{', sizes' if self.needs_sizes(name) else ''});"]
         return [*lines, "}"]
 
-    def _extras(self, along: Callable[[int], str]) -> list[str]:
-        """What a tile reads besides a and b, from row r on."""
-        of_operands = [f"e{i} + r * {row}{along(one)}" for i, (row, one) in enumerate(self.extra)]
+    def _walked(self, height: Heights, width: int, columns: int, last: int = 0, first: int = 0) -> list[str]:
+        """A call that does all rows of a block for some columns, of which ``last`` are there if that is not 0, from
+        column ``first`` on.
+        """
+        counts = height.tiles(self.rows)
+        name = self._walk([(rows, self._tile(rows, 1, width, last)) for _, rows in counts], width)
+        at = f"group * {self.panel} + {first}" if first else f"group * {self.panel}"
+
+        def along(step: int) -> str:
+            return "" if not step else f" + {at}" if step == 1 else f" + ({at}) * {step}"
+
+        on_a = "p" if self.along_a == 1 else f"p * {self.along_a}"
+        offset = f"group * {self.between} + p * {self.row}"
+        given = [f"a + r0 * {self.lda} + {on_a}", f"b + {offset}{f' + {first}' if first else ''}"]
+        given += [f"c + r0 * {self.ldc}{along(self.column)}", *self._extras(along, "r0")]
+        if self.passes:
+            share = -(-self.depth * self.panel // self.passes)
+            tiles = f" + (number * {self.blocks()} + block) * {self.tiles_of_block() * share}"
+            given += [f"b + {offset} + {self.between}{tiles if self.panels_outermost() else ''}", str(share)]
+        elif self.fetches:
+            given += [f"b + {offset}", "0"]
+        given += [str(columns), *(count for count, _ in counts), "depth", "first", "last"]
+        given += [*map(str, self.given.values()), *self._bounds()]
+        return [f"{name}({', '.join(given)});"]
+
+    def _extras(self, along: Callable[[int], str], r: str = "r") -> list[str]:
+        """What a tile reads besides a and b, from row r on; where it reads nothing, an address that is one."""
+        of_operands = [f"e{i} + {r} * {row}{along(one)}" for i, (row, one) in enumerate(self.extra)]
         if not self.ends:
             return of_operands
         ends = self.own_ends
         by_name = {"e0": ends.bias, "e1": ends.added}
         read = [by_name[name] for name in self.extra_names]
-        return ["(const float*)0" if number is None else of_operands[number] for number in read]
+        return ["b" if number is None else of_operands[number] for number in read]
 
     def _bounds(self) -> list[str]:
         """The bounds that a tile is given."""

@@ -335,7 +335,8 @@ class TileText(ResultText):
             fetched = [f"for (long i = 0; i < {rows}; ++i) {{", *fetched, "}"]
         else:
             fetched = self._fetched([f"{self._row_of_added(i)} + {at}" for i in range(rows) for at in lines], "e1", 0)
-        return ["  if (e1 != 0) {", *(f"    {line}" for line in fetched), "  }"]
+        begins = " || begins" if self.ends & BEGINS else ""
+        return [f"  if ((ends & {ADDED}) != 0{begins}) {{", *(f"    {line}" for line in fetched), "  }"]
 
     def _fetched(self, places: Sequence[int | str], name: str, writes: int) -> list[str]:
         return [f"__builtin_prefetch({name} + {place}, {writes}, 3);" for place in places]

@@ -41,13 +41,17 @@ def test_loops_around_long_tiles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x86-64-v4", "x86-64-v3"])
-def test_loops_around_short_tiles_are_optimized(name: str) -> None:
-    assert as_is(100, 16, name) == []
+def test_loops_around_what_is_short_are_optimized(name: str) -> None:
+    assert as_is(6, 16, name) == []
+
+
+def test_several_short_tiles_are_long() -> None:
+    assert as_is(1000, 16, "x86-64-v4") == ["brgemm0_part"]
 
 
 def test_calls_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calling, "LIMIT", 0)
-    assert as_is(100, 16, "x86-64-v4") == ["brgemm0", "etir_native_entry"]
+    assert as_is(6, 16, "x86-64-v4") == ["brgemm0", "etir_native_entry"]
 
 
 def test_every_byte_counts_where_code_is_linked() -> None:

@@ -87,7 +87,7 @@ def test_lines_that_are_only_written(name: str, size: tuple[int, int, int], is_f
         assert not re.search(r"__builtin_prefetch\(c .*, 1, 3\)", text)
         return
     assert re.search(r"if \(far\) \{\n.*\n *__builtin_prefetch\(c .*, 1, 3\)", text)
-    given = re.findall(r"\) brgemm0_\w+\(.*, (\d)\);", text)
+    given = re.findall(r"brgemm0_walk\w+\(.*, (\d)\);", text)
     assert given and set(given) == {str(int(is_fetched))}
 
 
@@ -98,15 +98,14 @@ def test_all_of_the_next_panel_is_fetched(m: int) -> None:
     choose_schedules(func, cpu("x86-64-v4"))
     text = print_c(func, cpu("x86-64-v4")).text
     (op,) = (op for op in func.walk() if isinstance(op, BrgemmOp))
-    loop = r"for \(long t = 0; t < (\d+); \+\+t, r \+= (\d+)\) .* \(r - r0(.*?)\) / (\d+)"
-    loops = re.findall(loop, text)
-    row, parts = 0, []
-    for count, height, more, most in loops:
-        for _ in range(int(count)):
-            parts.append((row + int(more.removeprefix(" + ") or 0)) // int(most))
-            row += int(height)
-    assert row == m
-    assert parts == [*range(ProductText(op, cpu("x86-64-v4")).tiles_of_block())]
+    heights, arguments = re.findall(r"  brgemm0_walk((?:_\d+x\d+)+)\((.*)\);", text)[0]
+    rows = [int(row) for row in re.findall(r"_(\d+)x", heights)]
+    _, _, _, _, on, _, *given = arguments.split(", ")
+    counts = [int(count) for count in given[: len(rows)]]
+    assert sum(map(int.__mul__, rows, counts)) == m
+    assert sum(counts) == ProductText(op, cpu("x86-64-v4")).tiles_of_block()
+    assert "next_ += on" in text
+    assert (sum(counts) - 1) * int(on) < 256 * 32 <= sum(counts) * int(on)
 
 
 @pytest.mark.skipif("x86-64-v4" not in here(), reason="the processor has no AVX-512")
