@@ -48,9 +48,9 @@ LEAST_GAIN = 8
 """Cuts have to save so much of what a program needs more than without delegates: one part of this number."""
 MOST_SMALL, MOST_TRIED = 64, 8
 """Groups of operators of a program of which the smallest ones are tried, and how many of them: each plans it again."""
-LITTLE: tuple[tuple[int, float], ...] = ((8_192, 0.0), (131_072, 0.5))
+LITTLE, LEAST_SHARE_OF_LITTLE = 131_072, 0.5
 """Operations on floats of all delegates up to which a program is little, and the share of them that has to stay. The
-kernels take about 10 and 100 microseconds for so many, much of it for their calls: as many bytes weigh more there.
+kernels take some 100 microseconds for so many, much of it for their calls.
 """
 MOST_GIVEN_BACK = 8
 """How often something is tried again that has been left, each of which plans the program once more."""
@@ -203,12 +203,11 @@ class _Search:
         self, high: Sequence[str], spare: Found | None
     ) -> tuple[CompileOptions, DelegationReport | None] | None:
         """The options with which a program of little work fits: one step is left, those that need more than there is
-        room for first and of these those of least work; or what ``spare`` has, with which it fits; or, of very little
-        work, partitions as well. None where the program has more work, or does not fit with the share that has to stay.
+        room for first and of these those of least work; or what ``spare`` has, with which it fits. None where the
+        program has more work, or does not fit with the share that has to stay.
         """
         whole = sum(self.work.values())
-        least = next((share for most, share in LITTLE if whole <= most), None)
-        if least is None or len(self.work) > MOST_SMALL:
+        if whole > LITTLE or len(self.work) > MOST_SMALL:
             return None
         above = {*high}
         found = spare
@@ -222,10 +221,10 @@ class _Search:
                 found = share, names
             if found is not None and found[0] >= LEAST_SHARE:
                 break
-        if found is not None and found[0] >= least:
-            options = self._leaving(found[1])
-            return options, self.planner(options, self.plans()).delegation
-        return self._partitions(self.options) if least == 0 else None
+        if found is None or found[0] < LEAST_SHARE_OF_LITTLE:
+            return None
+        options = self._leaving(found[1])
+        return options, self.planner(options, self.plans()).delegation
 
     def _cut(self) -> tuple[Program, PlansOnly]:
         """Cut partitions, as the options say from then on, as long as that lets the program need less; its plan."""

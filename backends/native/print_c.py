@@ -97,6 +97,8 @@ def print_c(
 class _Printer:
     def __init__(self, func: FuncOp, cpu: Cpu, arrays: Sequence[str] | None, table: bool):
         self.func, self.cpu, self.arrays, self.table = func, cpu, arrays, table
+        self.is_linked = arrays is not None or cpu.linked
+        """Whether a linker puts weights in their place, also of code that could be loaded."""
         self.places: list[int] = []
         self.weights = weights_of(func)
         self.functions: dict[str, str] = {}
@@ -131,7 +133,7 @@ class _Printer:
             elif isinstance(op, BufferOp):
                 assert op.at is not None, "places are planned"
                 at, number = op.at.value.data, len(self.places)
-                place = str(at) if self.cpu.linked else f"places[{number}]"
+                place = str(at) if self.is_linked else f"places[{number}]"
                 self.places.append(at)
                 self.address[op.result] = Address(Base.ARENA, number, f"((float*)(call->arena + {place}))")
                 self.arena_bytes = max(self.arena_bytes, at + bytes_of(op.result.type))
@@ -145,8 +147,8 @@ class _Printer:
             name: count_of(op) for name, op in zip(self.arrays or (), self.weights, strict=self.arrays is not None)
         }
         prologue = f"#define ETIR_VW {self.cpu.vector}\n{header()}\n{call_text()}"
-        has_places = bool(self.places) and not self.cpu.linked
-        has_table = self.sizes is None and not self.cpu.linked and fits_table(calls)
+        has_places = bool(self.places) and not self.is_linked
+        has_table = self.sizes is None and not self.is_linked and fits_table(calls)
         functions, lines = self._table(calls) if has_table else self._row(calls)
         visible = '__attribute__((visibility("default")))' + ("" if has_table or self.cpu.linked else " ETIR_AS_IS")
         helpers = [] if self.sizes is None else self.sizes.helpers()

@@ -158,19 +158,6 @@ def test_half_of_a_little_program(unit: int, is_left: bool) -> None:
     assert found.bytes == (60 if is_left else 90)
 
 
-@pytest.mark.parametrize(("unit", "bytes"), [(1, 60), (32, 60), (33, 90)])
-def test_most_of_a_very_little_program(unit: int, bytes: int) -> None:
-    """Of up to 8,192 operations so much may be left as it takes."""
-    assert of_work(unit)[0].bytes == bytes
-
-
-def test_all_of_a_very_little_program() -> None:
-    """Where no operator helps alone, the delegate is left, and the report says so."""
-    found, compiler = compiled("native", (Need(90, (1,), 20), Need(90, (2,), 20), Need(90, (3,), 20)))
-    assert found.options.delegates == () and found.bytes == 80 and compiler.codes == 0
-    assert found.delegation is not None and found.delegation.memory == ""
-
-
 LATE = (InputNeed(40, 4),)
 """An input that the last step reads first."""
 

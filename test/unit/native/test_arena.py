@@ -32,12 +32,12 @@ class Waits(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.last = nn.Linear(64, 96), nn.Linear(64, 160), nn.Linear(96, 32)
+        self.first, self.second, self.last = nn.Linear(64, 32), nn.Linear(64, 160), nn.Linear(32, 32)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         start = torch.tanh(self.first(x))
         wide = torch.logcumsumexp(torch.relu(self.second(x)), 0)
-        return self.last(start * torch.logcumsumexp(torch.tanh(wide), 0)[:, :96])
+        return self.last(start * torch.logcumsumexp(torch.tanh(wide), 0)[:, :32])
 
 
 def program(**options: Any) -> tuple[etir.Program, nn.Module, torch.Tensor]:

@@ -152,7 +152,7 @@ def test_equal_delegates_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_image_without_its_table() -> None:
-    for code in (b"\0" * 64, 2 * struct.pack("<5I", *placing.words(1))):
+    for code in (b"\0" * 64, 2 * struct.pack("<5I", *placing.words(placing.HEAD + 1))):
         with pytest.raises(EtirError) as refused:
             placing.with_places(Image(code, 0), [64])
         assert refused.value.ids == ("E1163",)
