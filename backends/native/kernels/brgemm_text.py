@@ -154,12 +154,6 @@ class ProductText(WalkText):
         """The tiles of a block of rows and a panel."""
         return self.tiles_of_block() * -(-self.panel // (self.vectors * self.cpu.vector))
 
-    def cycles(self) -> int:
-        """The cycles that a tile takes: two multiply-adds of vectors each, or one where they are two instructions."""
-        low = min(self.rows, most(self.m) * self.lines)
-        products = low * self.vectors * self.wide * most(self.depth) * self.taps
-        return products // 2 if self.cpu.fma else products
-
     def _unit(self, count: int, blocks: int, groups: int) -> list[str]:
         """The parts of a unit: panels outermost where the weights are too many for the second cache."""
         if not self.panels_outermost():

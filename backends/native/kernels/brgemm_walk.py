@@ -19,6 +19,10 @@ from dataclasses import dataclass
 
 from etir.backends.native.kernels.brgemm_ends import BOUNDS, has_part
 from etir.backends.native.kernels.brgemm_tile import TileText
+from etir.backends.native.sizes import most
+
+WORTH = 1024
+"""Cycles of a tile for which its numbers may be those that the function around it is given, and not in the text."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,19 @@ class Operand:
 class WalkText(TileText):
     """The loops over tiles of one product."""
 
+    def cycles(self) -> int:
+        """The cycles that a tile takes: two multiply-adds of vectors each, or one where they are two instructions."""
+        low = min(self.rows, most(self.m) * self.lines)
+        products = low * self.vectors * self.wide * most(self.depth) * self.taps
+        return products // 2 if self.cpu.fma else products
+
     def _can_walk(self) -> bool:
-        """Whether tiles are given all that they depend on. Linked code is for one product as a rule, and short."""
-        return bool(self.given) and not self.crosses and not self.cut_taps and self.wide == 1 and not self.cpu.linked
+        """Whether tiles are given all that they depend on, and take so long that it does not count how they are given
+        it. Linked code is for one product as a rule, and short.
+        """
+        if not self.given or self.crosses or self.cut_taps or self.wide > 1 or self.cpu.linked:
+            return False
+        return self.cycles() >= WORTH
 
     def _walk(self, tiles: Sequence[tuple[int, str]], width: int) -> str:
         """The function that does tiles of so many rows and these names, one kind after another, for each ``width``

@@ -45,8 +45,10 @@ def test_loops_around_what_is_short_are_optimized(name: str) -> None:
     assert as_is(6, 16, name) == []
 
 
-def test_several_short_tiles_are_long() -> None:
-    assert as_is(1000, 16, "x86-64-v4") == ["brgemm0_part"]
+def test_several_tiles_are_long() -> None:
+    """As one function does them all; where each is short, what is around them is optimized with them."""
+    assert as_is(1000, 80, "x86-64-v4") == ["brgemm0_part"]
+    assert as_is(1000, 16, "x86-64-v4") == []
 
 
 def test_calls_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
