@@ -48,7 +48,7 @@ class _Alike:
 
     def with_(self, other: _Alike) -> _Alike:
         """These and others with what any of them needs."""
-        *needs, ends = map(max, self.needs, other.needs)
+        needs = map(max, self.needs[:-1], other.needs[:-1])
         ends = self.needs[-1] | other.needs[-1]
         return _Alike((*self.ops, *other.ops), (*needs, ends), self.heights | other.heights, self.bodies | other.bodies)
 
