@@ -14,7 +14,8 @@ others read: rule ``epilogue`` for products, ``map`` for elementwise operators. 
 An elementwise root also takes those beside it that only its followers read: both terms of ``x * cos + y * sin``.
 A product whose result is only viewed before an elementwise operator keeps its group; the view stands between two
 groups. A batch norm with constants is a product and a sum (:mod:`etir.backends.native.batch_norm`), a variance with a
-mean two reductions (:mod:`etir.backends.native.statistics`).
+mean two reductions (:mod:`etir.backends.native.statistics`), and a sum of what is joined for it alone so many
+additions (:mod:`etir.backends.native.joined`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from etir.backends.native.batch_norm import spell_out_batch_norms
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.embedded import embed_constants
+from etir.backends.native.joined import add_joined
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
 from etir.backends.native.statistics import split_statistics
 from etir.dialects.context import EtContext
@@ -169,4 +171,5 @@ class NativeGroupPass(Pass):
                 spell_out_batch_norms(func, symbols)
                 embed_constants(func, symbols)
                 split_statistics(func)
+                add_joined(func)
                 group_operators(func)
