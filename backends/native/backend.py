@@ -122,7 +122,7 @@ class NativeBackend(Backend):
         from etir.backends.native.batch_norm import spell_out_batch_norms
         from etir.backends.native.embedded import embed_constants
         from etir.backends.native.frame import Frame
-        from etir.backends.native.joined import add_joined
+        from etir.backends.native.joined import add_joined, join_once
         from etir.backends.native.over import set_pairs
         from etir.backends.native.passes.native_group import group_operators
         from etir.backends.native.savings import choose_savings
@@ -132,6 +132,7 @@ class NativeBackend(Backend):
         embed_constants(outlined.func, outlined.symbols)
         split_statistics(outlined.func)
         add_joined(outlined.func)
+        join_once(outlined.func)
         group_operators(outlined.func)
         if not options.linked:
             set_pairs(outlined.func, Frame(outlined.module))

@@ -1,4 +1,5 @@
-"""Sums of what is joined for them alone, without joining it: as many elementwise operators as there are parts, but one.
+"""Joins that are not made: sums of what is joined for them alone are as many elementwise operators as there are parts,
+but one.
 
 Before, as feature pyramids and ensembles have it::
 
@@ -13,6 +14,8 @@ After::
 Joined, all parts have memory beside what they are made of, and each is copied, often from an image with its channels
 side by side to planes. What is added up is done where the last part is made, or lies over one of them. Sums are rounded
 in the order of the parts. The program for the kernels keeps both operators.
+
+Joins of joins become one as well. As parts of a larger one they had its memory before.
 """
 
 from __future__ import annotations
@@ -49,6 +52,37 @@ def add_joined(func: FuncOp) -> None:
         parts = _parts(op)
         if parts:
             _rewrite(op, parts)
+
+
+def join_once(func: FuncOp) -> None:
+    """Make one join of joins along one dim that nothing else reads, as those of a dense decoder: what reads the whole
+    then knows all of its parts (:mod:`etir.backends.native.unjoined`).
+    """
+    block = func.body.block
+    for op in [op for op in block.ops if isinstance(op, edge.aten.cat.default)]:
+        parts: list[SSAValue] = []
+        inner: list[Operation] = []
+        for value in op.arg("tensors"):
+            join = value.owner
+            if isinstance(join, edge.aten.cat.default) and value.has_one_use() and _dim(join) == _dim(op):
+                parts += join.arg("tensors")
+                inner.append(join)
+            else:
+                parts.append(value)
+        if not inner:
+            continue
+        whole = op.results[0]
+        made = edge.aten.cat.default.make({"tensors": parts, "dim": _dim(op)}, [whole.type])
+        made.location = op.location
+        made.results[0].name_hint = whole.name_hint
+        block.insert_op_before(made, op)
+        whole.replace_all_uses_with(made.results[0])
+        for old in (op, *inner):
+            block.erase_op(old)
+
+
+def _dim(join: SchemaOp) -> int:
+    return cast(int, join.arg("dim")) % len(dims_of(_type(join.results[0])))
 
 
 def _parts(op: SchemaOp) -> list[SSAValue]:

@@ -27,7 +27,7 @@ UNJOINED = "unjoined"
 """The saving that asks for it."""
 SHUFFLE = "aten.pixel_shuffle.default"
 """What has a convolution write its pixels elsewhere."""
-MOST_PARTS = 4
+MOST_PARTS = 8
 """Parts of a join: each of them but the first reads and writes the result once more."""
 
 

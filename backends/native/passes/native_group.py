@@ -33,7 +33,7 @@ from etir.backends.native.batch_norm import spell_out_batch_norms
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.elementwise import ELEMENTWISE
 from etir.backends.native.embedded import embed_constants
-from etir.backends.native.joined import add_joined
+from etir.backends.native.joined import add_joined, join_once
 from etir.backends.native.kinds import WITH_EPILOGUE, kind_of
 from etir.backends.native.statistics import split_statistics
 from etir.dialects.context import EtContext
@@ -172,4 +172,5 @@ class NativeGroupPass(Pass):
                 embed_constants(func, symbols)
                 split_statistics(func)
                 add_joined(func)
+                join_once(func)
                 group_operators(func)

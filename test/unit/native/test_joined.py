@@ -1,8 +1,10 @@
-"""Reductions of what is joined for them alone, as elementwise operators (:mod:`etir.backends.native.joined`)."""
+"""Joins that are not made: those of a reduction, and of another join (:mod:`etir.backends.native.joined`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +12,10 @@ from torch import Tensor, nn
 
 import etir
 import etir.runtime
+from etir.backends.api.interface import Outlined
+from etir.backends.native import compile as native
+from etir.dialects.edge import ops as edge
+from etir.dialects.schema_op import SchemaOp
 from etir.memory_bound import bytes_of
 
 from etir_testing.native.functions import functions_of
@@ -69,6 +75,30 @@ def compiled(made: Callable[..., Tensor]) -> tuple[int, int, float, str]:
     return bytes_of(program), bytes_of(kernels), error, text
 
 
+def grouped(exported: Any) -> list[SchemaOp]:
+    """The joins of a program after ``native-group``'s rewrites."""
+    with outlined_functions() as found:
+        etir.compile(exported, target="etir", delegates=[f"native{{{CPU} arena=free}}"])
+    return [op for one in found for op in one.func.body.block.ops if isinstance(op, edge.aten.cat.default)]
+
+
+@contextmanager
+def outlined_functions() -> Iterator[list[Outlined]]:
+    """While it lasts, the functions that code is made of are kept."""
+    kept: list[Outlined] = []
+    real = native.compile_function
+
+    def keep(outlined: Outlined, *given: Any, **named: Any) -> Any:
+        kept.append(outlined)
+        return real(outlined, *given, **named)
+
+    native.compile_function = keep
+    try:
+        yield kept
+    finally:
+        native.compile_function = real
+
+
 @pytest.mark.parametrize("name", ADDED)
 def test_parts_are_combined_without_a_join(name: str) -> None:
     need, most, error, text = compiled(ADDED[name])
@@ -82,6 +112,36 @@ def test_what_is_read_otherwise_stays_joined(name: str) -> None:
     _, _, error, text = compiled(OTHERS[name])
     assert error < 1e-6
     assert "tile.reduce" in text or "tile.pool" in text
+
+
+class Decoder(nn.Module):
+    """Branches that are joined, and joined again to what has more channels, for a convolution."""
+
+    def __init__(self, kept: bool, dim: int = -3) -> None:
+        super().__init__()
+        self.kept, self.dim = kept, dim
+        self.first = nn.ModuleList(nn.Conv2d(8, 16 + n, 3, padding=1) for n in range(5))
+        self.last = nn.Conv2d(90, 12, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b, c, d, e = (torch.relu(one(x)) for one in self.first)
+        inner = torch.cat([b, torch.cat([c, d], self.dim)], 1)
+        made = self.last(torch.cat([a, inner, e], self.dim))
+        return made + inner[:, :12] if self.kept else made
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_joins_of_joins_are_one(kept: bool) -> None:
+    torch.manual_seed(1)
+    module, x = Decoder(kept).eval(), torch.randn(1, 8, 24, 40)
+    exported = torch.export.export(module, (x,))
+    program = etir.compile(exported, target="etir", delegates=[f"native{{{CPU}}}"])
+    with torch.no_grad():
+        expected = module(x)
+    (found,) = etir.runtime.load(program).forward(x)
+    assert (torch.as_tensor(found) - expected).abs().max() / expected.abs().max() < 1e-6
+    assert bytes_of(program) <= bytes_of(etir.compile(exported, target="etir"))
+    assert [len(op.arg("tensors")) for op in grouped(exported)] == ([3, 3] if kept else [5])
 
 
 def test_not_a_number_is_the_largest_and_the_smallest() -> None:

@@ -60,6 +60,7 @@ CASES: Mapping[str, tuple[Any, tuple[int, ...]]] = {
     "windows without a border": (lambda: Joined(kernel_size=(2, 3)), (1, 8, 9, 11)),
     "windows with gaps": (lambda: Joined(kernel_size=3, padding=2, dilation=2), (1, 8, 9, 11)),
     "four parts": (lambda: Joined(4, 5, kernel_size=(1, 5), padding=(0, 2)), (1, 8, 6, 9)),
+    "eight parts": (lambda: Joined(8, 3, kernel_size=3, padding=1), (1, 8, 6, 9)),
     "a part that is kept": (lambda: Joined(kept=True, kernel_size=2, stride=2), (1, 8, 8, 10)),
     "signals": (Signals, (2, 8, 21)),
 }
@@ -93,7 +94,7 @@ def test_results_are_eager_s(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "module",
     [
-        Joined(5, 4, kernel_size=1),  # more parts than are worth it
+        Joined(9, 4, kernel_size=1),  # more parts than are worth it
         Joined(2, 8, kernel_size=1),  # a result that is not much smaller
     ],
     ids=["many parts", "a large result"],
