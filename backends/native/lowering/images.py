@@ -43,6 +43,7 @@ from etir.backends.native.unjoined import adding
 from etir.backends.native.windows import (
     Edge,
     Phase,
+    Window,
     as_image,
     border_for,
     can_be_cut,
@@ -82,7 +83,7 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         for number, (target, places) in enumerate(parts):
             _plain(found(target, places, piece=number, pieces=len(parts)), source)
         return
-    target = as_image(lowering.image(result)).permuted([0, 2, 3, 1])
+    target = as_image(_given_back(lowering, group, window) or lowering.image(result)).permuted([0, 2, 3, 1])
     # A bias lies along channels; the same tensor as an operand of what follows lies along the last dim.
     places = [] if bias is None else [lowering.place(outside[bias]).broadcast(target.shape)]
     for value in extras:
@@ -104,6 +105,16 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         _small_groups(one, source)
     else:
         _plain(one, source)
+
+
+def _given_back(lowering: Lowering, group: GroupOp, window: Window) -> Place | None:
+    """The planes that the program gives back, where a product makes an image that others read, too, and memory is
+    short: they read it as they read an input of the program.
+    """
+    result = group.outputs[0]
+    if result not in lowering.outputs or result.has_one_use() or window.transposed:
+        return None
+    return lowering.result(result) if reads_planes(lowering, group, window) else None
 
 
 def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place:

@@ -91,6 +91,55 @@ def test_results_are_eager_s(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert (torch.as_tensor(one) - want).abs().max() <= 2e-6 * want.abs().max()
 
 
+class Feature(nn.Module):
+    """An image that is given back, and what a reader makes of it."""
+
+    def __init__(self, reader: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.reader = nn.Conv2d(3, 24, 5, 2, 2), reader
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        image = torch.relu(self.conv(x))
+        return image, torch.tanh(self.reader(image))
+
+
+READERS: Mapping[str, Any] = {
+    "windows with steps": lambda: nn.Conv2d(24, 12, 3, 2, 1),
+    "pixels": lambda: nn.Conv2d(24, 7, 1),
+    "windows for each channel": lambda: nn.Conv2d(24, 24, 3, 2, 1, groups=24),
+    "largest numbers": lambda: nn.MaxPool2d(3, 2, 1),
+    "means": lambda: nn.AvgPool2d(3, 2, 1),
+    "means of what is inside": lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+    "a resize": lambda: nn.Upsample(scale_factor=0.5),
+    "an adaptive pool": lambda: nn.AdaptiveAvgPool2d((3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("names", [("planes",), ("planes", "rows")])
+def test_images_that_are_given_back_are_read_of_planes(
+    name: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    module, x = Feature(READERS[name]()).eval(), torch.randn(2, 3, 37, 50)
+    program = compiled(module, x, names, monkeypatch)
+    assert program.warnings == ()
+    with torch.no_grad():
+        expected = module(x)
+    results = [etir.runtime.load(program, threads=n).forward(x) for n in (1, 2)]
+    for one, two, want in zip(*results, expected, strict=True):
+        assert torch.equal(torch.as_tensor(one), torch.as_tensor(two))
+        assert (torch.as_tensor(one) - want).abs().max() <= 2e-6 * want.abs().max()
+
+
+@pytest.mark.parametrize("name", ["windows with steps", "pixels", "largest numbers"])
+def test_they_are_there_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x = Feature(READERS[name]()).eval(), torch.randn(1, 3, 37, 50)
+    programs = (compiled(module, x, names, monkeypatch) for names in (("rows",), ("planes", "rows")))
+    before, after = (read_blob(data).arena_bytes for one in programs for data in blobs_of(one.buffer))
+    assert after < before
+
+
 class Gated(nn.Module):
     """Squeeze and excitation, a convolution, and the image added to it."""
 
@@ -109,8 +158,9 @@ class Gated(nn.Module):
         (alone(16, 16, 4, 2, 1, transposed=True), (1, 16, 20, 28)),
         (Gated(), (1, 16, 20, 28)),
         (nn.Sequential(alone(5, 7, 3, 2, 1), alone(7, 3, 3, 2, 1, 1, transposed=True)), (3, 5, 13, 17)),
+        (Feature(nn.Conv2d(24, 24, 3, 2, 1)), (1, 3, 96, 96)),
     ],
-    ids=["transposed", "squeeze and excitation", "encoder and decoder"],
+    ids=["transposed", "squeeze and excitation", "encoder and decoder", "a feature that is read on"],
 )
 def test_small_programs_need_no_more(module: nn.Module, shape: tuple[int, ...]) -> None:
     """All of their work is code, and no image is there twice."""
