@@ -133,7 +133,7 @@ def test_images_that_are_given_back_are_read_of_planes(
 
 
 @pytest.mark.parametrize("name", ["windows with steps", "pixels", "largest numbers"])
-def test_they_are_there_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_give_them_back_need_less(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, x = Feature(READERS[name]()).eval(), torch.randn(1, 3, 37, 50)
     programs = (compiled(module, x, names, monkeypatch) for names in (("rows",), ("planes", "rows")))
     before, after = (read_blob(data).arena_bytes for one in programs for data in blobs_of(one.buffer))
