@@ -95,12 +95,12 @@ def scalar_attr(value: Scalar) -> Attribute:
 
 def scalar_of(attribute: Attribute) -> Scalar:
     """The Python scalar of an attribute made by :func:`scalar_attr`. Raises ``TypeError`` for any other."""
-    if isinstance(attribute, IntegerAttr):
-        value = cast(IntegerAttr, attribute).value.data
-        return bool(value) if attribute.type == i1 else value
-    if isinstance(attribute, FloatAttr):
-        return cast(FloatAttr, attribute).value.data
-    if isinstance(attribute, ArrayAttr) and len(attribute.data) == 2:
+    if type(attribute) is IntegerAttr:
+        value = attribute.value.data
+        return bool(value) if attribute.type is i1 or attribute.type == i1 else value
+    if type(attribute) is FloatAttr:
+        return attribute.value.data
+    if type(attribute) is ArrayAttr and len(attribute.data) == 2:
         real, imaginary = (scalar_of(a) for a in attribute.data)
         return complex(float(cast(float, real)), float(cast(float, imaginary)))
     raise TypeError(f"{attribute} is not a number")
@@ -169,15 +169,16 @@ def _list_attr(argument: Argument, value: object) -> Attribute:
 
 def literal_of(argument: Argument, attribute: Attribute) -> ArgValue:
     """The Python value of an attribute made by :func:`literal_attr`; lists come back as tuples."""
-    if isinstance(attribute, UnitAttr):
+    # Classes by identity: ``isinstance`` of an attribute's class that it is not asks Python code, three calls each.
+    if type(attribute) is UnitAttr:
         return None
     if argument.kind is Kind.DTYPE:
         return attribute
-    if isinstance(attribute, StringAttr):
+    if type(attribute) is StringAttr:
         return attribute.data
-    if argument.is_list and isinstance(attribute, ArrayAttr):
+    if argument.is_list and type(attribute) is ArrayAttr:
         return tuple(scalar_of(a) for a in attribute.data)
-    if isinstance(attribute, DenseArrayBase):
+    if type(attribute) is DenseArrayBase:
         return dense_values(attribute)
     return scalar_of(attribute)
 
@@ -197,6 +198,8 @@ def format_float(value: float) -> str:
 
 def format_scalar(value: Scalar) -> str:
     """One number as it stands in an operation's argument list."""
+    if type(value) is int:
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

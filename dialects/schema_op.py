@@ -508,26 +508,29 @@ def _parse_named(parser: Parser, argument: Argument) -> _ParsedValue:
     return parse_scalar(parser)
 
 
+_NUMBERS = (int, float, complex)  # and bool, which is an int
 _WORD_KINDS = frozenset({Kind.MEMORY_FORMAT, Kind.LAYOUT})
 
 
 def _print_value(printer: Printer, argument: Argument, value: ArgValue) -> None:
     if value is None:
         printer.print_string("none")
+    elif type(value) is OpResult:
+        printer.print_operand(value)
+    elif isinstance(value, _NUMBERS):  # before classes whose ``isinstance`` asks Python code
+        printer.print_string(format_scalar(value))
     elif isinstance(value, SSAValue):
         printer.print_operand(value)
-    elif isinstance(value, Attribute):
-        printer.print_attribute(value)
     elif isinstance(value, str):
         if argument.kind in _WORD_KINDS:
             printer.print_string(value)
         else:
             printer.print_string_literal(value)
-    elif isinstance(value, Sequence):
+    elif isinstance(value, Attribute):
+        printer.print_attribute(value)
+    else:
         with printer.in_square_brackets():
             printer.print_list(value, lambda item: _print_value(printer, argument, item))
-    else:
-        printer.print_string(format_scalar(value))
 
 
 _PURE = OpTraits(lambda: (Pure(),))

@@ -286,14 +286,15 @@ def source_location(location: Attribute) -> SourceLocation | None:
 
     A name around it is the path of the module that the importer found the operation in.
     """
-    if isinstance(location, FileLineColLoc):
+    # Classes by identity: ``isinstance`` of an attribute's class that it is not asks Python code, three calls each.
+    if type(location) is FileLineColLoc:
         return SourceLocation(location.filename.data, location.line.data, location.column.data)
-    if isinstance(location, NameLoc):
+    if type(location) is NameLoc:
         found = source_location(location.location)
         return found if found is None or found.module else replace(found, module=location.desc.data)
-    if isinstance(location, CallSiteLoc):
+    if type(location) is CallSiteLoc:
         return source_location(location.callee)
-    if isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
+    if type(location) is FusedLoc and type(location.locations) is ArrayAttr:
         for part in location.locations.data:
             if (found := source_location(part)) is not None:
                 return found

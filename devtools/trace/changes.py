@@ -7,8 +7,9 @@ its operands, attributes, types or location have. Texts are made when they are n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
@@ -28,7 +29,7 @@ class Snapshot(NamedTuple):
     name: str
     operands: tuple[SSAValue, ...]
     results: tuple[SSAValue, ...]
-    types: tuple[Attribute, ...]
+    types: list[Attribute]
     properties: dict[str, Attribute]
     attributes: dict[str, Attribute]
     location: LocationAttr
@@ -41,31 +42,31 @@ def snapshot_of(op: Operation) -> Snapshot:
         op.name,
         op._operands,  # pyright: ignore[reportPrivateUsage]
         results,
-        tuple([result.type for result in results]),
+        [*map(_type_of, results)],
         dict(op.properties),
         dict(op.attributes),
         op.location,
     )
 
 
+_type_of: Callable[[SSAValue], Attribute] = attrgetter("_type")
+"""What the property of a value reads."""
+
+
 def _is_still(op: Operation, was: Snapshot) -> bool:
     """Whether an operation is what it was. Most are, after most passes: containers are compared, none is made; what is
     one object is equal without a look inside.
     """
+    # Fields, not the properties that read them: this is asked of every operation after every pass.
     results = op.results
     return (
         op._operands == was.operands  # pyright: ignore[reportPrivateUsage]
         and op.properties == was.properties
         and op.attributes == was.attributes
         and (op.location is was.location or op.location == was.location)
-        and len(results) == len(was.types)
-        and all(map(_is_of, results, was.types))
+        and [*map(_type_of, results)] == was.types
         and op.name == was.name
     )
-
-
-def _is_of(result: SSAValue, type: Attribute) -> bool:
-    return result.type is type or result.type == type
 
 
 @dataclass
@@ -138,33 +139,51 @@ class Watcher:
     """Knows every operation of a module as it was after the last pass."""
 
     def __init__(self, module: ModuleOp, attributes: AttributeTexts):
-        self._known = _snapshots(module)
+        self._ops = _operations(module)
+        self._known = [snapshot_of(op) for op in self._ops]
         self._texts = Texts(attributes)
 
     def changes(self, module: ModuleOp, rewrites: Rewrites) -> dict[str, Any] | None:
         """What is different since the last call, as data; None when nothing is."""
-        now: dict[Operation, Snapshot] = {}
+        before, known = self._ops, self._known
+        count = len(before)
+        ops = _operations(module)
+        now: list[Snapshot] = []
         new: list[list[Any]] = []
         changed: list[list[Any]] = []
-        before = self._known
-        for op in _operations(module):
-            was = before.get(op)
-            if was is not None and _is_still(op, was):
-                now[op] = was
-                continue
-            now[op] = current = snapshot_of(op)
-            if was is None:
-                new.append(self._row(current, rewrites.made.get(op)))
+        gone = [True] * count
+        # Most operations come in the order that they had. Where one does not it is looked up, by its address: these
+        # objects live, and their hash is that of the address, by a way through Python.
+        places: dict[int, int] = {}
+        place = 0  # of the one that comes next if nothing has changed
+        for op in ops:
+            if place < count and before[place] is op:
+                found = place
             else:
-                row = self._row(current, rewrites.roots.get((op.name, was.location)))
-                changed.append([self._texts.text(was), *row])
-        gone = [
-            self._row(was, rewrites.roots.get((was.name, was.location))) for op, was in before.items() if op not in now
+                places = places or dict(zip(map(id, before), range(len(before)), strict=True))
+                found = places.get(id(op), -1)
+            if found < 0:
+                now.append(current := snapshot_of(op))
+                new.append(self._row(current, rewrites.made.get(op)))
+                continue
+            place = found + 1
+            gone[found] = False
+            was = known[found]
+            if _is_still(op, was):
+                now.append(was)
+                continue
+            now.append(current := snapshot_of(op))
+            row = self._row(current, rewrites.roots.get((op.name, was.location)))
+            changed.append([self._texts.text(was), *row])
+        lost = [
+            self._row(was, rewrites.roots.get((was.name, was.location)))
+            for was, is_gone in zip(known, gone, strict=True)
+            if is_gone
         ]
-        self._known = now
-        if not (gone or new or changed):
+        self._ops, self._known = ops, now
+        if not (lost or new or changed):
             return None
-        return {"gone": gone, "new": new, "changed": changed}
+        return {"gone": lost, "new": new, "changed": changed}
 
     def _row(self, was: Snapshot, pattern: str | None) -> list[Any]:
         return [self._texts.text(was), list(origin_numbers(was.location)), pattern]
@@ -182,11 +201,7 @@ def _operations(module: ModuleOp) -> list[Operation]:
                     found.append(inner)
                     if inner.regions:
                         add(inner)
-                    inner = inner.next_op
+                    inner = inner._next_op  # pyright: ignore[reportPrivateUsage]
 
     add(module)
     return found
-
-
-def _snapshots(module: ModuleOp) -> dict[Operation, Snapshot]:
-    return {op: snapshot_of(op) for op in _operations(module)}

@@ -47,13 +47,12 @@ def print_level(module: Operation, texts: AttributeTexts) -> tuple[str, dict[Ope
 def level_of(module: ModuleOp, texts: AttributeTexts) -> Level:
     """The level of a module as it is now."""
     text, lines = print_level(module, texts)
-    ops = [op for op in lines if not isinstance(op, ModuleOp)]
-    index = {op: i for i, op in enumerate(ops)}
+    inside = [(op, line) for op, line in lines.items() if type(op) is not ModuleOp]
+    ops = [op for op, _ in inside]
+    index = dict(zip(map(id, ops), range(len(ops)), strict=True))
     places = [texts.place(op.location) for op in ops]
     origins = [found.numbers if (found := origins_in(op.location)) is not None else () for op in ops]
-    operands = [
-        [index[v.owner] if isinstance(v, OpResult) and v.owner in index else -1 for v in op.operands] for op in ops
-    ]
+    operands = [[index.get(id(v.op), -1) if type(v) is OpResult else -1 for v in op.operands] for op in ops]
     known: dict[int, int] = {}
 
     def size_of(type: Attribute) -> int:
@@ -63,7 +62,7 @@ def level_of(module: ModuleOp, texts: AttributeTexts) -> Level:
         return found
 
     columns: dict[str, Any] = {
-        "line": [lines[op] for op in ops],
+        "line": [line for _, line in inside],
         "name": [op.name for op in ops],
         "path": [path for _, _, path in places],
         "source": [[file, line] if file else None for file, line, _ in places],
@@ -85,6 +84,6 @@ def rows_of(name: str, rows: list[Any]) -> dict[str, Any]:
 
 def _partition(op: Operation) -> str | None:
     found = op.attributes.get("backend.partition")
-    if isinstance(found, StringAttr):
-        return found.data
-    return None if found is None else str(found)
+    if found is None:
+        return None
+    return found.data if isinstance(found, StringAttr) else str(found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache
 from io import StringIO
 from pathlib import PurePath
@@ -20,6 +22,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove
 
 from etir.dialects.et.origin import OriginAttr, plain
 from etir.dialects.text import source_location
@@ -43,16 +46,44 @@ def relative_path(path: str) -> str:
     return "/".join(PurePath(path).parts[-2:])
 
 
+class _Delimited:
+    """Writes a string at the beginning and, unless there is an error, one at the end."""
+
+    __slots__ = ("_end", "_start", "_write")
+
+    def __init__(self, write: Callable[[str], int], start: str, end: str):
+        self._write, self._start, self._end = write, start, end
+
+    def __enter__(self) -> None:
+        self._write(self._start)
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self._write(self._end)
+
+
 class _PlainPrinter(Printer):
-    """Prints what xDSL's printer does: strings without its detours, and literals not byte by byte."""
+    """Prints what xDSL's printer does: strings without its detours, and literals not byte by byte.
+
+    The column, which places the messages that an operation may have, is not counted: these texts have no messages.
+    """
+
+    def __init__(self, stream: StringIO, *, print_debuginfo: bool = False):
+        super().__init__(stream=stream, print_debuginfo=print_debuginfo)
+        self._write = stream.write
 
     def print_string(self, text: str, *, indent: int | None = None) -> None:
         """Print a string; the inherited method is for those with line breaks."""
         if "\n" in text:
             super().print_string(text, indent=indent)
         else:
-            self._current_column += len(text)
-            self.stream.write(text)  # type: ignore[union-attr]
+            self._write(text)
+
+    def delimited(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, start: str, end: str
+    ) -> AbstractContextManager[None]:
+        """Print what is in between two strings; the inherited method goes through a generator."""
+        return _Delimited(self._write, start, end)
 
     def print_bytes_literal(self, bytestring: bytes) -> None:
         """Print a string literal; the inherited method is for those with escapes, and goes byte by byte."""
@@ -68,21 +99,22 @@ class AttributeTexts:
     def __init__(self) -> None:
         self._stream = StringIO()
         self._printer = _PlainPrinter(stream=self._stream)
-        self._known: dict[int, tuple[Attribute, str]] = {}
+        self.known: dict[int, tuple[Attribute, str]] = {}
+        """What :meth:`get` has said, by the attribute's address."""
         self._literals: dict[str, str] = {}
         self._insides: dict[int, tuple[Attribute, str]] = {}
         self._places: dict[int, tuple[Attribute, tuple[str, int, str]]] = {}
 
     def get(self, attribute: Attribute) -> str:
         """The text of an attribute that is not inside of a location."""
-        known = self._known.get(id(attribute))
+        known = self.known.get(id(attribute))
         if known is None:
             if isinstance(attribute, LocationAttr):
                 text = f"loc({self._location(attribute)})"
             else:
                 text = self._printed(attribute)
             # The attribute is kept, so that no other one can get its address.
-            known = self._known[id(attribute)] = (attribute, text)
+            known = self.known[id(attribute)] = (attribute, text)
         return known[1]
 
     def place(self, location: LocationAttr) -> tuple[str, int, str]:
@@ -141,7 +173,7 @@ class TracePrinter(_PlainPrinter):
     """
 
     def __init__(self, stream: StringIO, texts: AttributeTexts):
-        super().__init__(stream=stream, print_debuginfo=True)
+        super().__init__(stream, print_debuginfo=True)
         self.lines: dict[Operation, int] = {}
         self._texts = texts
 
@@ -150,17 +182,35 @@ class TracePrinter(_PlainPrinter):
         name = self._ssa_values.get(value)
         if name is None:
             return super().print_ssa_value(value)
-        self.print_string(f"%{name}")
+        self._write(f"%{name}")
         return name
 
     def print_op(self, op: Operation) -> None:
         """Print an operation and note the line."""
         self.lines[op] = self._current_line + 1
-        super().print_op(op)
+        cls = type(op)
+        if cls.print is Operation.print or _opens_scope(cls):
+            super().print_op(op)
+            return
+        # What is left of the inherited method for most operations.
+        self._print_results(op)
+        self._write(op.name)
+        op.print(self)
+        self._write(f" {self._texts.get(op.location)}")
 
     def print_attribute(self, attribute: Attribute) -> None:
         """Print an attribute; a place in a file with the path that the trace has for it."""
-        self.print_string(self._texts.get(attribute))
+        known = self._texts.known.get(id(attribute))
+        text = self._texts.get(attribute) if known is None else known[1]
+        if "\n" in text:
+            self.print_string(text)
+        else:
+            self._write(text)
+
+
+@cache
+def _opens_scope(cls: type[Operation]) -> bool:
+    return cls.has_trait(IsolatedFromAbove)
 
 
 _VALUE = re.compile(r"value \d+")

@@ -84,12 +84,12 @@ def print_template(printer: Printer, template: Template, print_operand: Callable
     """Print the items, calling ``print_operand`` where one stands."""
 
     def print_item(item: Item | ListArg) -> None:
-        if isinstance(item, ListArg):
+        if item is OPERAND:
+            print_operand()
+        elif isinstance(item, ListArg):
             printer.print_string(item.kind)
             with printer.in_square_brackets():
                 printer.print_list(item.items, print_item)
-        elif item is OPERAND:
-            print_operand()
         elif item is None:
             printer.print_string("none")
         elif isinstance(item, str):
