@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from etir.backends.api.memory import DelegateNeeds, PlansOnly
+from etir.backends.api.memory import DelegateNeeds, Effort, PlansOnly
 from etir.backends.api.registry import parse_delegate
 from etir.diagnostics import EtirError
 from etir.memory_cuts import cuts_of
@@ -51,6 +51,10 @@ MOST_SMALL, MOST_TRIED = 64, 8
 LITTLE, LEAST_SHARE_OF_LITTLE = 131_072, 0.5
 """Operations on floats of all delegates up to which a program is little, and the share of them that has to stay. The
 kernels take some 100 microseconds for so many, much of it for their calls.
+"""
+MOST_EFFORT = 50_000
+"""Operations of backends' own IR in all plans of a program (``Effort``), before parts of a small one are left one after
+another: some 15 seconds. Of 159 small programs, those that fit by it took at most 17,000.
 """
 MOST_GIVEN_BACK = 8
 """How often something is tried again that has been left, each of which plans the program once more."""
@@ -115,13 +119,14 @@ class _Search:
         self.known: dict[object, object] = {}
         self.work: dict[tuple[str, ...], int] = {}
         self.less = 0
+        self.effort = Effort()
         self.most: dict[str, int] | None = None
         with suppress(EtirError):  # What the kernels cannot run at all has no bound.
             self.most = memory_of(planner(self.without, self.plans()))
 
     def plans(self, most: int | None = None) -> PlansOnly:
         """What a planner is given: code is made up to so many bytes, or never."""
-        return PlansOnly(most, self.known, room=dict(self.most or {}), less=self.less)
+        return PlansOnly(most, self.known, room=dict(self.most or {}), less=self.less, effort=self.effort)
 
     def without_code(self, program: Program) -> Program:
         """The program, if its delegates may be as they are, or the one without them, which says why: with warnings and
@@ -165,6 +170,10 @@ class _Search:
             return self._small() or self._little(high, spare) or (self.options, None)
         return self._partitions(self._leaving(left) if self._rows(program) else self.options)
 
+    def _is_tired(self) -> bool:
+        """Whether so much has been tried that a small program, too, is left as it is."""
+        return self.effort.spent >= MOST_EFFORT
+
     def _saving_more(self, program: Program) -> Program | None:
         """A small program whose delegates save more than they would for themselves, if it fits then."""
         over = bytes_of(program) - sum((self.most or {}).values())
@@ -186,7 +195,7 @@ class _Search:
         rows = sorted(self.work, key=self.work.__getitem__) if len(self.work) <= MOST_SMALL else []
         for names in [(), *rows[:MOST_TRIED]]:
             tried = [*left, *names]
-            if self._share(tried) < LEAST_SHARE:
+            if self._share(tried) < LEAST_SHARE or self._is_tired():
                 break
             plans = self.plans()
             program = self.planner(self._leaving(tried), plans)
@@ -213,6 +222,8 @@ class _Search:
         found = spare
         rows = sorted(self.work, key=lambda names: (not above & {*names}, self.work[names]))
         for names in rows[:MOST_TRIED]:
+            if self._is_tired():
+                break
             plans = self.plans()
             program = self.planner(self._leaving(names), plans)
             # What else has to be left with an operator, as it is too little for a delegate, shows the plan alone.

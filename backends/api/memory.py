@@ -47,6 +47,15 @@ class DelegateNeeds:
 
 
 @dataclass
+class Effort:
+    """What it took to plan a program, again and again: operations of a backend's own IR that were looked at. They are
+    counted, and not timed, since the same program gives the same code everywhere.
+    """
+
+    spent: int = 0
+
+
+@dataclass
 class PlansOnly:
     """An attachment of a compilation's context: code is made only where the workspaces of all delegates are at most
     ``most`` bytes (None: never). The memory of methods has to be what it would be with code.
@@ -64,6 +73,8 @@ class PlansOnly:
     less: int = 0
     """Bytes by which delegates are to need less than the kernels in their place, where they can: inputs and outputs
     have one place for both, so that a program may need more although neither of them does."""
+    effort: Effort = field(default_factory=Effort)
+    """What has been spent on all plans of the program so far."""
 
     def makes_code(self, workspace: int) -> bool:
         """Whether code is made of a delegate with a workspace of so many bytes."""

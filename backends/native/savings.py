@@ -138,6 +138,8 @@ def choose_savings(outlined: Outlined, cpus: Sequence[str]) -> None:
             choice = _Choice(outlined, cpus, 0 if plans is None else plans.less)
             choice.choose()
             choice.keep(outlined)
+            if plans is not None:
+                plans.effort.spent += choice.known.work
         except (EtirError, Undecided):
             for name in CHOSEN:
                 func.attributes.pop(name, None)

@@ -112,7 +112,7 @@ def _given_back(lowering: Lowering, group: GroupOp, window: Window) -> Place | N
     short: they read it as they read an input of the program.
     """
     result = group.outputs[0]
-    if result not in lowering.outputs or result.has_one_use() or window.transposed:
+    if result not in lowering.outputs or result.has_one_use():
         return None
     return lowering.result(result) if reads_planes(lowering, group, window) else None
 

@@ -9,7 +9,7 @@ import pytest
 
 from etir.backends.api.memory import DelegateNeeds, InputNeed, Need, PlansOnly
 from etir.emit.runtime_memory import RuntimeMemory
-from etir.memory_bound import within_bound
+from etir.memory_bound import MOST_EFFORT, within_bound
 from etir.options import CompileOptions
 from etir.passes.delegation.report import BackendReport, DelegationReport, PartitionReport, Rejected
 from etir.program import Program
@@ -53,6 +53,8 @@ class Compiler:
         """The bytes that delegates save where they are to need less than the kernels."""
         self.by_leaving: dict[int, int] = {}
         """The bytes by which the program needs less without an operator."""
+        self.effort = 0
+        """What a plan with delegates takes."""
         self.codes = 0
         self.plans = 0
 
@@ -65,6 +67,8 @@ class Compiler:
         size -= sum(bytes for n, bytes in self.by_leaving.items() if f"forward_native:{n}" in left)
         size -= self.by_less if plans is not None and plans.less else 0
         self.plans += 1
+        if plans is not None:
+            plans.effort.spent += self.effort
         has_code = plans is None or plans.makes_code(size)
         self.codes += has_code
         if plans is not None:
@@ -143,6 +147,15 @@ def test_little_of_a_small_program() -> None:
     assert small(_3=4, _2=6)[0].options.partition.leave == ("forward_native:3", "forward_native:2")
     assert small(_2=9)[0].options.partition.leave == ()
     assert small(_1=10)[0].options.partition.leave == ()
+
+
+@pytest.mark.parametrize(("effort", "plans"), [(0, 7), (MOST_EFFORT // 8, 7), (MOST_EFFORT, 4)])
+def test_a_small_program_that_took_much(effort: int, plans: int) -> None:
+    """Nothing is left one after another where plans have taken much effort so far; with one thing that would help."""
+    compiler = Compiler((Need(90, (1,), 200 * MUCH), Need(60, (2,), 30 * MUCH), Need(60, (3,), 20 * MUCH)))
+    compiler.by_leaving, compiler.effort = {2: 10}, effort
+    within_bound(CompileOptions(target="etir", delegates=("native",)), compiler)
+    assert compiler.plans == plans
 
 
 HALVES = (Need(90, (1,), 110), Need(60, (2,), 70), Need(60, (3,), 70))

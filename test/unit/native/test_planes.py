@@ -94,9 +94,9 @@ def test_results_are_eager_s(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 class Feature(nn.Module):
     """An image that is given back, and what a reader makes of it."""
 
-    def __init__(self, reader: nn.Module) -> None:
+    def __init__(self, reader: nn.Module, maker: nn.Module | None = None) -> None:
         super().__init__()
-        self.conv, self.reader = nn.Conv2d(3, 24, 5, 2, 2), reader
+        self.conv, self.reader = nn.Conv2d(3, 24, 5, 2, 2) if maker is None else maker, reader
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         image = torch.relu(self.conv(x))
@@ -115,13 +115,20 @@ READERS: Mapping[str, Any] = {
 }
 
 
+MAKERS: Mapping[str, Any] = {
+    "a convolution": lambda: None,
+    "a transposed convolution": lambda: nn.ConvTranspose2d(3, 24, 4, 2),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("names", [("planes",), ("planes", "rows")])
 def test_images_that_are_given_back_are_read_of_planes(
-    name: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    name: str, maker: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    module, x = Feature(READERS[name]()).eval(), torch.randn(2, 3, 37, 50)
+    module, x = Feature(READERS[name](), MAKERS[maker]()).eval(), torch.randn(2, 3, 37, 50)
     program = compiled(module, x, names, monkeypatch)
     assert program.warnings == ()
     with torch.no_grad():
@@ -132,9 +139,10 @@ def test_images_that_are_given_back_are_read_of_planes(
         assert (torch.as_tensor(one) - want).abs().max() <= 2e-6 * want.abs().max()
 
 
+@pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("name", ["windows with steps", "pixels", "largest numbers"])
-def test_programs_that_give_them_back_need_less(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, x = Feature(READERS[name]()).eval(), torch.randn(1, 3, 37, 50)
+def test_programs_that_give_them_back_need_less(name: str, maker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x = Feature(READERS[name](), MAKERS[maker]()).eval(), torch.randn(1, 3, 37, 50)
     programs = (compiled(module, x, names, monkeypatch) for names in (("rows",), ("planes", "rows")))
     before, after = (read_blob(data).arena_bytes for one in programs for data in blobs_of(one.buffer))
     assert after < before
@@ -159,8 +167,15 @@ class Gated(nn.Module):
         (Gated(), (1, 16, 20, 28)),
         (nn.Sequential(alone(5, 7, 3, 2, 1), alone(7, 3, 3, 2, 1, 1, transposed=True)), (3, 5, 13, 17)),
         (Feature(nn.Conv2d(24, 24, 3, 2, 1)), (1, 3, 96, 96)),
+        (Feature(nn.Conv2d(24, 24, 3, 2, 1), nn.ConvTranspose2d(3, 24, 4, 2)), (1, 3, 40, 40)),
     ],
-    ids=["transposed", "squeeze and excitation", "encoder and decoder", "a feature that is read on"],
+    ids=[
+        "transposed",
+        "squeeze and excitation",
+        "encoder and decoder",
+        "a feature that is read on",
+        "a transposed feature that is read on",
+    ],
 )
 def test_small_programs_need_no_more(module: nn.Module, shape: tuple[int, ...]) -> None:
     """All of their work is code, and no image is there twice."""
