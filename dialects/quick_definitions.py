@@ -40,6 +40,8 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
+from etir.dialects.walking import ops_of
+
 # pyright: reportPrivateUsage=false
 
 Check: TypeAlias = type[Attribute] | AttrConstraint | None
@@ -226,7 +228,7 @@ def _is_isolated(op: Operation) -> bool:
     while pending:
         for block in pending.pop().blocks:
             defined.update(map(id, block._args))
-            for nested in block.ops:
+            for nested in ops_of(block):
                 used += map(id, nested._operands)
                 defined.update(map(id, nested.results))
                 if nested.regions and not nested.has_trait(IsolatedFromAbove):

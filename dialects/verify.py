@@ -23,7 +23,7 @@ from etir.dialects.et.program import GetWeightOp, ReadStateOp, StateOp, WeightOp
 from etir.dialects.sym.ops import DimOp
 from etir.dialects.text import source_location
 from etir.dialects.verified import Verified, VerifiedOperations, symbolic_dims
-from etir.dialects.walking import walk
+from etir.dialects.walking import ops_of, walk
 
 
 def verify_module(
@@ -57,9 +57,10 @@ def problems(
     verified = verified or VerifiedOperations()
     symbols: dict[str, Operation] = {}
     unique = True
-    for op in module.body.block.ops:
+    top = ops_of(module.body.block)
+    for op in top:
         name = op.properties.get("sym_name")
-        if not isinstance(name, StringAttr):
+        if name is None or not isinstance(name, StringAttr):
             continue
         if name.data in symbols:
             unique = False
@@ -68,7 +69,7 @@ def problems(
     declared = {name: None for name, op in symbols.items() if type(op) is DimOp}
     if unique:  # ModuleOp's own verifier would say the same again, without the place
         yield from _verify_operation(module, verified)[1]
-    for op in module.body.block.ops:
+    for op in top:
         for nested in walk(op):
             known = None if require_locations else verified.unchanged(nested)
             if known is None:
@@ -133,7 +134,8 @@ def _verify_symbols(op: Operation, symbols: dict[str, Operation]) -> Iterator[Di
                 )
         return
     for attribute in op.properties.values():
-        if isinstance(attribute, SymbolRefAttr) and attribute.root_reference.data not in symbols:
+        # By identity: ``isinstance`` of an attribute's class that it is not asks Python code, three calls each.
+        if type(attribute) is SymbolRefAttr and attribute.root_reference.data not in symbols:
             yield E0303.diagnostic(
                 f"'{op.name}' names @{attribute.root_reference.data}, which is not defined",
                 source_location(op.location),
@@ -175,7 +177,7 @@ def _verify_dominance(region: Region, visible: set[int]) -> Iterator[Diagnostic]
             continue
         inside = defined[block] = [*map(id, block.args)]
         visible.update(inside)
-        for op in block.ops:
+        for op in ops_of(block):
             for index, operand in enumerate(op._operands):  # pyright: ignore[reportPrivateUsage]
                 if id(operand) not in visible:
                     yield E0302.diagnostic(

@@ -30,6 +30,7 @@ from etir.dialects.et.layout import dims_of
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
 from etir.dialects.et.weights import payload_of
 from etir.dialects.text import source_location
+from etir.dialects.walking import ops_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,11 +43,11 @@ def spell_out_batch_norms(func: FuncOp, symbols: Mapping[str, Operation]) -> Non
 
     Raises E0201 where the bytes of a weight are not loaded, and E1106 for a statistic that is no constant.
     """
-    found = [op for op in func.body.block.ops if isinstance(op, BatchNorm)]
+    found = [op for op in ops_of(func.body.block) if isinstance(op, BatchNorm)]
     for op in found:
         _spell_out(op, symbols)
     if found:
-        for op in [op for op in func.body.block.ops if isinstance(op, (GetWeightOp, ConstantOp))]:
+        for op in [op for op in ops_of(func.body.block) if isinstance(op, (GetWeightOp, ConstantOp))]:
             if op.result.first_use is None:
                 func.body.block.erase_op(op)
 

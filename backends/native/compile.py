@@ -60,6 +60,7 @@ from etir.dialects.et import program
 from etir.dialects.et.program import ConstantOp, GetWeightOp, dense_bytes
 from etir.dialects.et.workspace import APART, memory_digest, memory_specs
 from etir.dialects.text import source_location
+from etir.dialects.walking import ops_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -338,7 +339,7 @@ def _others_of(outlined: Outlined) -> dict[str, Attribute]:
     """The weights and constants that are truth values or integers, which are floats for code: their elements' types by
     the names that ``tile`` has for them.
     """
-    read = [op for op in outlined.func.body.block.ops if isinstance(op, GetWeightOp)]
+    read = [op for op in ops_of(outlined.func.body.block) if isinstance(op, GetWeightOp)]
     named = [(op.symbol.root_reference.data, op.result.type) for op in read]
     named += [(name, op.result.type) for name, op in numbered_constants(outlined).items()]
     types = {name: cast("TensorType[Attribute]", type).element_type for name, type in named}
@@ -356,7 +357,7 @@ def weight_shapes(outlined: Outlined) -> dict[str, tuple[int, ...]]:
 
 def numbered_constants(outlined: Outlined) -> dict[str, ConstantOp]:
     """The constants of an outlined function under the names that ``tile`` has for them."""
-    constants = [op for op in outlined.func.body.block.ops if isinstance(op, ConstantOp)]
+    constants = [op for op in ops_of(outlined.func.body.block) if isinstance(op, ConstantOp)]
     return {constant_name(i): op for i, op in enumerate(constants)}
 
 
@@ -445,7 +446,7 @@ def for_kernels(outlined: Outlined, *, is_early: bool = False) -> Outlined | Non
         for reference in (*op.properties.values(), *op.attributes.values())
         if isinstance(reference, SymbolRefAttr)
     }
-    module = ModuleOp([copy_of(op) for op in outlined.module.body.block.ops if _is_read(op, named)])
+    module = ModuleOp([copy_of(op) for op in ops_of(outlined.module.body.block) if _is_read(op, named)])
     func = copy_of(outlined.func)
     ungroup(func)
     if not is_early:

@@ -19,6 +19,7 @@ from etir.backends.native.taken import EMBEDDING, INDEX, INDEX_SELECT, integers_
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp
 from etir.dialects.et.weights import payload_of
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.walking import ops_of
 
 WORD = 4
 """Bytes that all weights of a blob are a multiple of."""
@@ -27,7 +28,7 @@ WORD = 4
 def embed_constants(func: FuncOp, symbols: Mapping[str, Operation]) -> None:
     """Make such weights constants of the function; ``symbols`` are weights of its module by name."""
     block = func.body.block
-    for read in [op for op in block.ops if isinstance(op, GetWeightOp)]:
+    for read in [op for op in ops_of(block) if isinstance(op, GetWeightOp)]:
         weight = symbols.get(read.symbol.root_reference.data)
         uses = _uses_of_constant(read, weight) if isinstance(weight, WeightOp) else []
         if not uses or not isinstance(weight, WeightOp):

@@ -30,6 +30,7 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import is_static
 from etir.dialects.et.program import ReadStateOp, WriteStateOp
 from etir.dialects.et.workspace import APART, Workspace
+from etir.dialects.walking import ops_of
 
 if TYPE_CHECKING:
     from etir.backends.native.workspace import Planned
@@ -273,7 +274,7 @@ class Frame:
         key = (block, store.symbol.root_reference.data)
         if key not in self._stored:
             self._stored[key] = self._position(store, block)  # of states that are stored in one another
-            reads = [op for op in block.ops if isinstance(op, ReadStateOp) and op.symbol == store.symbol]
+            reads = [op for op in ops_of(block) if isinstance(op, ReadStateOp) and op.symbol == store.symbol]
             self._stored[key] = max((self._last_use(op.result, block) for op in reads), default=-1)
         return self._stored[key]
 
@@ -285,7 +286,7 @@ class Frame:
     def _calls_in(self, block: Block) -> list[int]:
         """The numbers of the operations of a block that run delegates."""
         if block not in self._at:
-            found = [op for op in block.ops if any(isinstance(inner, CallDelegateOp) for inner in op.walk())]
+            found = [op for op in ops_of(block) if any(isinstance(inner, CallDelegateOp) for inner in op.walk())]
             self._at[block] = [self._position(op, block) for op in found]
         return self._at[block]
 

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
+from etir.dialects.walking import ops_of
 from etir.passes.backend.add_in_product import ADDING
 
 
@@ -34,7 +35,7 @@ def inlined(group: GroupOp) -> Iterator[list[Operation]]:
 def ungroup(func: FuncOp) -> None:
     """Take operators out of their groups again."""
     block = func.body.block
-    for group in [op for op in block.ops if isinstance(op, GroupOp)]:
+    for group in [op for op in ops_of(block) if isinstance(op, GroupOp)]:
         values: dict[SSAValue, SSAValue] = dict(zip(group.body.block.args, group.inputs, strict=True))
         for op in group.body.block.ops:
             if isinstance(op, YieldOp):
@@ -54,7 +55,7 @@ def hoist_products(func: FuncOp) -> bool:
     block = func.body.block
     order = {op: number for number, op in enumerate(block.ops)}
     moved = False
-    for op in [op for op in block.ops if isinstance(op, edge.aten.add.Tensor)]:
+    for op in [op for op in ops_of(block) if isinstance(op, edge.aten.add.Tensor)]:
         for value, addend in ((op.self_, op.other), (op.other, op.self_)):
             product, other = value.owner, addend.owner
             if not isinstance(product, EdgeOp) or product.op_name not in ADDING or not value.has_one_use():
@@ -76,7 +77,7 @@ def delay_products(func: FuncOp) -> None:
     """
     block = func.body.block
     order = {op: number for number, op in enumerate(block.ops)}
-    for op in [op for op in block.ops if isinstance(op, edge.aten.add.Tensor)]:
+    for op in [op for op in ops_of(block) if isinstance(op, edge.aten.add.Tensor)]:
         for value, addend in ((op.self_, op.other), (op.other, op.self_)):
             product, other = value.owner, addend.owner
             if not isinstance(product, EdgeOp) or product.op_name not in ADDING or not value.has_one_use():

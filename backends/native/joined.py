@@ -33,6 +33,7 @@ from etir.backends.native.folds import reduced_dims
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, is_static
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.walking import ops_of
 
 MOST_PARTS = 8
 """Parts of a join: a reduction reads more of them in one walk."""
@@ -48,7 +49,7 @@ REDUCTIONS: Mapping[str, Any] = {
 def add_joined(func: FuncOp) -> None:
     """Rewrite the reductions of an outlined function that go along the dim of a join which they alone read."""
     block = func.body.block
-    for op in [op for op in block.ops if isinstance(op, SchemaOp) and operator_of(op) in REDUCTIONS]:
+    for op in [op for op in ops_of(block) if isinstance(op, SchemaOp) and operator_of(op) in REDUCTIONS]:
         parts = _parts(op)
         if parts:
             _rewrite(op, parts)
@@ -59,7 +60,7 @@ def join_once(func: FuncOp) -> None:
     then knows all of its parts (:mod:`etir.backends.native.unjoined`).
     """
     block = func.body.block
-    for op in [op for op in block.ops if isinstance(op, edge.aten.cat.default)]:
+    for op in [op for op in ops_of(block) if isinstance(op, edge.aten.cat.default)]:
         parts: list[SSAValue] = []
         inner: list[Operation] = []
         for value in op.arg("tensors"):

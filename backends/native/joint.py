@@ -16,6 +16,7 @@ from etir.backends.native.tile import BrgemmOp, BufferOp
 from etir.backends.reference.lowered import LoweredFunction
 from etir.diagnostics import EtirError
 from etir.dialects.et.workspace import APART, Workspace
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.errors import E0704
 from etir.passes.analysis.planning.lower_bound import lower_bound
@@ -63,7 +64,7 @@ def joint_plan(func: FuncOp, kernels: LoweredFunction, free: Around, room: int) 
         for s in other.shares
     ]
     # A product over its residual ties buffers together, which helps where the code is what needs most.
-    ops = [*func.body.block.ops]
+    ops = ops_of(func.body.block)
     plain = [s for s in code.shares if not isinstance(ops[s.instruction], BrgemmOp)]
     problems = [Problem([*found.values()], shares=[*shares, *moved]) for shares in (code.shares, plain)]
     made = [plan(problem) for problem in problems[: 1 if len(plain) == len(code.shares) else 2]]

@@ -21,6 +21,7 @@ from etir.backends.native.shared import AS_IMAGES, SHARED, Shares
 from etir.backends.native.sizes import most
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.walking import ops_of
 
 
 def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
@@ -29,7 +30,7 @@ def live_bytes_at(func: FuncOp) -> dict[Operation, int]:
     base: dict[SSAValue, SSAValue] = {arg: arg for arg in block.args}
     first: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
     last: dict[SSAValue, int] = {}
-    ops = [*block.ops]
+    ops = ops_of(block)
     shares = Shares() if saves(func, SHARED) else None
     for number, op in enumerate(ops):
         for operand in op.operands:

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.tile import BufferOp
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.planning.lower_bound import lower_bound
 from etir.passes.analysis.planning.problem import Buffer, Interval, Problem
 
@@ -58,7 +59,7 @@ def bound_of(problem: Problem) -> int:
 def need_of(func: FuncOp) -> Need:
     """What a function needs as it is."""
     problem = problem_of(func, [None] * len(func.body.block.args))
-    buffers = [op.result for op in func.body.block.ops if isinstance(op, BufferOp)]
+    buffers = [op.result for op in ops_of(func.body.block) if isinstance(op, BufferOp)]
     bound = lower_bound(problem).get(1)
     if bound is None or bound.instruction is None:
         return Need(problem, buffers, -1, 0, ())

@@ -28,6 +28,7 @@ from etir.backends.native.tile import BufferOp, MapOp, TemplateOp, YieldOp, body
 from etir.backends.native.users import base_of, place_of, readers_of, writers_of
 from etir.backends.native.view import view_of
 from etir.dialects.text import source_location
+from etir.dialects.walking import ops_of
 
 if TYPE_CHECKING:
     from etir.backends.native.frame import Frame
@@ -80,7 +81,7 @@ def is_over(func: FuncOp, pair: Pair) -> bool:
     """Whether an output may be at the place of an input."""
     old, new = _arguments(func, pair)
     last_read, first_write = -1, None
-    ops = [*func.body.block.ops]
+    ops = ops_of(func.body.block)
     for number, op in enumerate(ops):
         if isinstance(op, TemplateOp):
             if any(base_of(value) is old for value in op.reads()):

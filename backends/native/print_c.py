@@ -33,6 +33,7 @@ from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, bytes_of
 from etir.backends.native.users import base_of
 from etir.backends.native.view import view_of
 from etir.dialects.text import source_location
+from etir.dialects.walking import ops_of
 
 PARALLEL = """\
 ETIR_NOINLINE void etir_parallel(const struct etir_native_call* call, int64_t count, int64_t grain,
@@ -80,7 +81,7 @@ def _text(name: str) -> str:
 
 def weights_of(func: FuncOp) -> tuple[WeightOp, ...]:
     """The weights that a function reads, in the order in which the entry is given them."""
-    return tuple(op for op in func.body.block.ops if isinstance(op, WeightOp))
+    return tuple(op for op in ops_of(func.body.block) if isinstance(op, WeightOp))
 
 
 def print_c(

@@ -79,6 +79,7 @@ from etir.diagnostics import EtirError
 from etir.dialects.copying import copy_of, described
 from etir.dialects.et.workspace import APART
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.planning.algorithms import plan
 
 QUICK = (
@@ -380,7 +381,7 @@ class _Choice:
         made = rewritten_function(func, self.func, self.target)
         problem = problem_of(made, self.around)
         self.last = Base(self._key(), made, self.pairs)
-        ops = [*made.body.block.ops]
+        ops = ops_of(made.body.block)
         is_transformed = any(isinstance(op, WinogradInputOp) for op in ops)
         has_parts = any(isinstance(op, PartsOp) for op in ops)
         asked.update(self._asked_before())

@@ -18,11 +18,12 @@ from etir.dialects.edge import ops as edge
 from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import dims_of, tensor_type
 from etir.dialects.et.program import ConstantOp
+from etir.dialects.walking import ops_of
 
 
 def spell_out(func: FuncOp) -> None:
     """Rewrite a function for the kernels."""
-    for op in [op for op in func.body.block.ops if isinstance(op, edge.aten._safe_softmax.default)]:
+    for op in [op for op in ops_of(func.body.block) if isinstance(op, edge.aten._safe_softmax.default)]:
         _safe_softmax(op)
 
 

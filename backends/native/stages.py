@@ -19,6 +19,7 @@ from etir.backends.native.cpu import Cpu, cpu
 from etir.backends.reference.lowered import ORDER_WITHIN, PASSES, PLAN, program_of
 from etir.dialects.backend.ops import CallDelegateOp
 from etir.dialects.sym.ops import DimOp
+from etir.dialects.walking import ops_of
 
 CALLED = "inside"
 """What the function is called in a module that calls it."""
@@ -53,7 +54,7 @@ def called(outlined: Outlined) -> ModuleOp:
         symbol = op.properties.get("symbol")
         if isinstance(symbol, SymbolRefAttr):
             used[symbol.root_reference.data] = None
-    kept = [op for op in outlined.module.body.block.ops if isinstance(op, DimOp)]
+    kept = [op for op in ops_of(outlined.module.body.block) if isinstance(op, DimOp)]
     kept += [outlined.symbols[name] for name in used]
     block = Block(arg_types=func.function_type.inputs.data)
     call = CallDelegateOp(CALLED, "native", block.args, func.function_type.outputs.data)

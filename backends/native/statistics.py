@@ -18,6 +18,7 @@ from xdsl.dialects.func import FuncOp
 
 from etir.backends.native.folds import reduced_dims
 from etir.dialects.edge import ops as edge
+from etir.dialects.walking import ops_of
 
 VAR_MEAN = "aten.var_mean.correction"
 
@@ -25,7 +26,7 @@ VAR_MEAN = "aten.var_mean.correction"
 def split_statistics(func: FuncOp) -> None:
     """Rewrite every variance with a mean of an outlined function."""
     block = func.body.block
-    for op in [op for op in block.ops if isinstance(op, edge.aten.var_mean.correction)]:
+    for op in [op for op in ops_of(block) if isinstance(op, edge.aten.var_mean.correction)]:
         given = {"self": op.arg("self"), "dim": reduced_dims(op), "keepdim": op.arg("keepdim")}
         variance, mean = op.results
         correction = {"correction": op.arg("correction")}

@@ -23,6 +23,7 @@ from etir.backends.native.dialect import GroupOp, YieldOp
 from etir.backends.native.kinds import WITH_EPILOGUE
 from etir.backends.native.passes.native_group import MOST_MEMBERS, make_group
 from etir.dialects.sym.ops import DimOp
+from etir.dialects.walking import ops_of
 
 SUMS = "sums"
 """The saving that asks for it."""
@@ -35,7 +36,7 @@ def in_turn(func: FuncOp) -> FuncOp:
     if not any(map(_terms, func.body.block.ops)) or not saves(func, SUMS):
         return func
     copy = _copy(func)
-    for op in [*copy.body.block.ops]:
+    for op in ops_of(copy.body.block):
         if terms := _terms(op):
             _take_apart(cast(GroupOp, op), terms)
     return copy
@@ -84,7 +85,7 @@ def _is_cut(members: list[Operation], number: int) -> bool:
 
 
 def _members(group: GroupOp) -> list[Operation]:
-    return [op for op in group.body.block.ops if not isinstance(op, YieldOp)]
+    return [op for op in ops_of(group.body.block) if not isinstance(op, YieldOp)]
 
 
 def _copy(func: FuncOp) -> FuncOp:
@@ -93,7 +94,7 @@ def _copy(func: FuncOp) -> FuncOp:
     for op, made in zip(func.walk(), copy.walk(), strict=True):
         made.location = op.location
     around = func.parent_op()
-    beside = [*around.body.block.ops] if isinstance(around, ModuleOp) else []
+    beside = ops_of(around.body.block) if isinstance(around, ModuleOp) else []
     ModuleOp([*(op.clone() for op in beside if isinstance(op, DimOp)), copy])
     watched_as(copy, func)
     return copy

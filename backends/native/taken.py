@@ -22,6 +22,7 @@ from etir.diagnostics import EtirError
 from etir.dialects.et.program import ConstantOp, GetWeightOp, WeightOp, dense_bytes
 from etir.dialects.et.weights import payload_of
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.walking import ops_of
 
 EMBEDDING = "aten.embedding.default"
 FLIP = "aten.flip.default"
@@ -190,7 +191,7 @@ def _numbers(index: object) -> list[int] | None:
         return None
     module = owner.get_toplevel_object()
     name = owner.symbol.root_reference.data
-    for op in module.body.block.ops if isinstance(module, ModuleOp) else ():
+    for op in ops_of(module.body.block) if isinstance(module, ModuleOp) else ():
         if isinstance(op, WeightOp) and op.sym_name.data == name:
             try:
                 return integers_of(op, owner.result.type)

@@ -15,6 +15,7 @@ from etir.backends.native.kinds import WITH_WINDOWS
 from etir.backends.native.lowering.function import JOINS, bytes_in, shape
 from etir.backends.native.windows import can_be_cut, image_bytes
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.walking import ops_of
 
 MOST_TRIED = 5
 """Bounds for borders that are tried."""
@@ -34,7 +35,7 @@ def late_sizes(func: FuncOp) -> list[int]:
     images = [image_bytes(root) for root in _readers(func)]
     if not images:
         return []
-    joins = [op for op in func.body.block.ops if isinstance(op, SchemaOp) and operator_of(op) in JOINS]
+    joins = [op for op in ops_of(func.body.block) if isinstance(op, SchemaOp) and operator_of(op) in JOINS]
     sizes = [bytes_in(shape(op.results[0])) for op in joins]
     return sorted(dict.fromkeys([*sizes, *images]), reverse=True)
 

@@ -11,6 +11,7 @@ from xdsl.ir import Block, SSAValue
 from etir.backends.native.places import Place
 from etir.backends.native.tile import BufferOp, TemplateOp, WeightOp, YieldOp, shape_of, strides_of
 from etir.backends.native.view import VIEWS, source_of, view_of
+from etir.dialects.walking import ops_of
 
 
 def place_of(value: SSAValue) -> Place:
@@ -89,7 +90,7 @@ def _users(base: SSAValue) -> Iterator[TemplateOp]:
         for use in values.pop().uses:
             op = use.operation
             if type(op) in VIEWS:
-                values.append(op.results[0])
+                values.extend(op.results)
             elif isinstance(op, TemplateOp) and op not in seen:
                 seen[op] = None
                 yield op
@@ -108,6 +109,11 @@ def inline(source: Block, arguments: Sequence[SSAValue], to: Block, values: dict
 
 def drop_unused(block: Block) -> None:
     """Erase casts, buffers and weights that nothing uses."""
-    for op in [*block.ops][::-1]:
-        if type(op) in (*VIEWS, BufferOp, WeightOp) and op.results[0].first_use is None:
-            block.erase_op(op)
+    for op in reversed(ops_of(block)):
+        if type(op) in _WITHOUT_EFFECT:
+            (result,) = op.results
+            if result.first_use is None:
+                block.erase_op(op)
+
+
+_WITHOUT_EFFECT = (*VIEWS, BufferOp, WeightOp)

@@ -16,6 +16,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, 
 from xdsl.utils.exceptions import VerifyException
 
 from etir.backends.native.sizes_attr import SizesAttr
+from etir.dialects.kept import kept
 
 # pyright: reportPrivateUsage=false
 
@@ -40,14 +41,16 @@ class ViewOp(IRDLOperation):
 
 def view_of(op: object) -> tuple[SSAValue, int] | None:
     """What an operation is a view of, and the float that it starts at; None for what is no view."""
-    if type(op) not in VIEWS:
+    if (source := source_of(op)) is None:
         return None
-    if isinstance(op, ReinterpretCastOp):
-        offsets = cast("DenseArrayBase[IntegerType]", op.properties["static_offsets"])
-        return op._operands[0], offsets.get_values()[0]
-    if isinstance(op, ViewOp):
-        return op._operands[0], op.start.rows[0][0]
-    return None
+    if type(op) is ViewOp:
+        return source, op.start.rows[0][0]
+    return source, _first_offset(cast("Operation", op).properties["static_offsets"])
+
+
+@kept
+def _first_offset(offsets: Attribute) -> int:
+    return cast("DenseArrayBase[IntegerType]", offsets).get_values()[0]
 
 
 def source_of(op: object) -> SSAValue | None:
@@ -56,9 +59,11 @@ def source_of(op: object) -> SSAValue | None:
     The source is the first operand of both; by its name it is ten times as long on its way, since xDSL counts the
     operands of a cast in an attribute.
     """
-    if type(op) not in VIEWS:
-        return None
-    return cast("Operation", op)._operands[0]
+    if type(op) in VIEWS:
+        # Not by its index: xDSL's tuples of values have a method in Python for that.
+        for source in cast("Operation", op)._operands:
+            return source
+    return None
 
 
 VIEWS: tuple[type[Operation], ...] = (ReinterpretCastOp, ViewOp)

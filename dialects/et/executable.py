@@ -31,6 +31,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from etir.dialects.et.values import VALUE_OPS
 from etir.dialects.literals import dense_values, ints_attr
+from etir.dialects.walking import ops_of
 
 
 @irdl_op_definition
@@ -81,7 +82,7 @@ class MethodOp(IRDLOperation):
     @property
     def instructions(self) -> list[Operation]:
         """Every operation after the value definitions, in file order, block by block, terminators included."""
-        return [op for block in self.body.blocks for op in block.ops if type(op) not in VALUE_OPS]
+        return [op for block in self.body.blocks for op in ops_of(block) if type(op) not in VALUE_OPS]
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -123,7 +124,7 @@ class MethodOp(IRDLOperation):
             raise VerifyException("'pools' starts with the reserved entry 0 and has no negative size (M2)")
         for index, block in enumerate(self.body.blocks):
             started = index > 0
-            for op in block.ops:
+            for op in ops_of(block):
                 if type(op) not in VALUE_OPS:
                     started = True
                 elif started:

@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation
 from xdsl.traits import Pure
 
 from etir.dialects.et.program import ReadStateOp
+from etir.dialects.walking import ops_of
 from etir.passes.delegation.attributes import partition_of
 from etir.passes.delegation.claim import computes
 from etir.passes.delegation.graph import FREE, STORES, Ranges, root_in, tensor_bytes
@@ -25,7 +26,7 @@ def make_late(block: Block, ranges: Ranges) -> None:
     """Move operators of a block that no partition has; dynamic dims have their upper bounds from ``ranges``."""
     firsts = [ops[0] for ops in partitions_of(block).values() if ops]
     place = {op: number for number, op in enumerate(block.ops)}
-    for op in reversed(list(block.ops)):
+    for op in reversed(ops_of(block)):
         if not _is_movable(op, ranges):
             continue
         reader = _first_reader(op, block, place)

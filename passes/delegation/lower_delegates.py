@@ -47,6 +47,7 @@ from etir.dialects.et.payloads import BESIDE, BuildFileOp, DelegateOp, NamedData
 from etir.dialects.et.program import ReadStateOp, StateOp, WeightOp, WriteStateOp
 from etir.dialects.et.weights import Blob, BlobAttr
 from etir.dialects.literals import int_attr
+from etir.dialects.walking import ops_of
 from etir.passes.delegation.attributes import INLINE
 from etir.passes.delegation.legalize_delegates import outlined_functions
 from etir.passes.delegation.owned import SHARED
@@ -201,6 +202,6 @@ def _drop_unused(module: ModuleOp) -> None:
         for symbol in (*named, *(beside.data if isinstance(beside, ArrayAttr) else ())):
             if isinstance(symbol, SymbolRefAttr):
                 used[symbol.root_reference.data] = None
-    for op in list(module.body.block.ops):
+    for op in ops_of(module.body.block):
         if isinstance(op, (WeightOp, StateOp)) and op.sym_name.data not in used:
             Rewriter.erase_op(op)

@@ -51,6 +51,7 @@ from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, is_contiguous, order_of, tensor_type
 from etir.dialects.et.origin import handed_on, origins_only, standing_for
 from etir.dialects.et.program import GetWeightOp, WriteStateOp
+from etir.dialects.walking import ops_of
 from etir.passes.delegation.attributes import (
     DELEGATE,
     DELEGATES,
@@ -115,7 +116,7 @@ class _Method:
         groups = {p: [graph.index[op] for op in ops if op in graph.index] for p, ops in found.items()}
         places = [p for p, group in groups.items() if group]
         contracted = Contraction(graph, [groups[p] for p in places])
-        ops = list(block.ops)
+        ops = ops_of(block)
         for op in ops:
             op.detach()
         placed: dict[Operation, None] = {}

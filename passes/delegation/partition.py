@@ -44,6 +44,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.et.origin import Origins, with_origins
 from etir.dialects.et.program import GetWeightOp
 from etir.dialects.sym.ops import DimOp
+from etir.dialects.walking import ops_of
 from etir.passes.delegation.attributes import (
     delegates_of,
     function_name,
@@ -167,7 +168,7 @@ class _Method:
         """Partition one block among the backends."""
         for delegate in self.delegates:
             if any(row.has_duplicable for row in delegate.table.rows):
-                self.copied = copy_shared(list(block.ops), delegate) or self.copied
+                self.copied = copy_shared(ops_of(block), delegate) or self.copied
         graph = BlockGraph.of(block, self.ranges)
         by_hand = list(partitions_of(block).values())
         made = [group for ops in by_hand if (group := [graph.index[op] for op in ops if op in graph.index])]

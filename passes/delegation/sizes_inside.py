@@ -18,6 +18,7 @@ from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of
 from etir.dialects.schema_op import SchemaOp
 from etir.dialects.sym.expr import SymExpr
+from etir.dialects.walking import ops_of
 from etir.lowering.build.sizes import SizePool, dim_of
 
 MOST_PRODUCERS = 12
@@ -91,7 +92,7 @@ def read_sizes_of_inputs(func: FuncOp) -> None:
         return op
 
     pool = SizePool(put, block.args, _edge)
-    for op in list(block.ops):
+    for op in ops_of(block):
         if not isinstance(op, edge.aten.sym_size.int) or op.self_ in block.args:
             continue
         expr = dim_of(op.results[0])

@@ -26,6 +26,7 @@ from xdsl.traits import IsolatedFromAbove, Pure
 
 from etir.dialects.context import EtContext
 from etir.dialects.dominance import DominatorTree
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.effects import writes_tensors
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -71,7 +72,7 @@ class _Merging:
     def visit_block(self, block: Block, table: _Table) -> list[Hashable]:
         """Merge the operations of a block into earlier ones; returns what it added to the table."""
         added: list[Hashable] = []
-        for op in list(block.ops):
+        for op in ops_of(block):
             for region in op.regions:
                 self.visit_region(region, {} if op.has_trait(IsolatedFromAbove) else table)
             if op.regions or not op.results or not op.has_trait(Pure, value_if_unregistered=False):

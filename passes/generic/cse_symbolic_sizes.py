@@ -25,6 +25,7 @@ from etir.dialects.context import EtContext
 from etir.dialects.edge import ops as edge
 from etir.dialects.et.layout import dims_of, tensor_of
 from etir.dialects.sym.expr import SymExpr
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass, methods
 from etir.passes.infra.registry import register_pass
 
@@ -45,7 +46,7 @@ class CseSymbolicSizesPass(Pass):
 def _share(block: Block, known: dict[SymExpr, SSAValue]) -> None:
     """Share inside a block; ``known`` is the same again afterwards."""
     added: list[SymExpr] = []
-    for op in list(block.ops):
+    for op in ops_of(block):
         if isinstance(op, (aten.sym_size.int, edge.aten.sym_size.int)):
             size = dims_of(tensor_of(op.self_))[op.dim]
             if isinstance(size, SymExpr):

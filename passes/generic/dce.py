@@ -25,6 +25,7 @@ from xdsl.traits import IsTerminator
 
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import WeightOp
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.effects import is_pure
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -84,17 +85,17 @@ def _erase_unread_weights(module: ModuleOp) -> None:
     for op in module.walk():
         for attribute in (*op.properties.values(), *op.attributes.values()):
             _collect_symbols(attribute, read)
-    for op in list(module.body.block.ops):
+    for op in ops_of(module.body.block):
         if isinstance(op, WeightOp) and op.sym_name.data not in read:
             Rewriter.erase_op(op)
 
 
 def _collect_symbols(attribute: Attribute, into: dict[str, None]) -> None:
-    if isinstance(attribute, SymbolRefAttr):
+    if type(attribute) is SymbolRefAttr:
         into[attribute.root_reference.data] = None
-    elif isinstance(attribute, ArrayAttr):
+    elif type(attribute) is ArrayAttr:
         for item in attribute.data:
             _collect_symbols(item, into)
-    elif isinstance(attribute, DictionaryAttr):
+    elif type(attribute) is DictionaryAttr:
         for item in attribute.data.values():
             _collect_symbols(item, into)

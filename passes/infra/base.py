@@ -17,6 +17,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Pass(ModulePass):
 
 def methods(module: ModuleOp) -> list[FuncOp]:
     """The methods of a module above the executable level, in order. Private functions are a delegate's business."""
-    return [op for op in module.body.block.ops if isinstance(op, FuncOp) and not is_private(op)]
+    return [op for op in ops_of(module.body.block) if type(op) is FuncOp and not is_private(op)]
 
 
 def is_private(func: FuncOp) -> bool:

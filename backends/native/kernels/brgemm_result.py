@@ -20,6 +20,7 @@ from etir.backends.native.kernels.sums import begins_with
 from etir.backends.native.kernels.template import integers
 from etir.backends.native.sizes import Size
 from etir.backends.native.tile import BrgemmOp, shape_of, strides_of
+from etir.dialects.walking import ops_of
 
 SHARED = ("slices", "runs", "loops", "odd", "fetched", "ends")
 """What a tile may have besides what its own product needs, as entries of a schedule: sums that rest in c between slices
@@ -120,7 +121,7 @@ class ResultText:
         stores = [f"    {self._store(self._at(self.op.c, i), columns[j], f's{i}_{j}')}" for i, j in sums]
         if self.ends:
             return self._choice(sums, columns, stores)
-        is_plain = len(list(self.op.body.block.ops)) == 1 and not self.extra
+        is_plain = len(ops_of(self.op.body.block)) == 1 and not self.extra
         if is_plain and self.column == 1:
             return stores
         lines: list[str] = []

@@ -23,6 +23,7 @@ from etir.backends.native.kernels.template import (
 from etir.backends.native.loop import LoopOp, PartsOp
 from etir.backends.native.row_loop import RowsOp
 from etir.backends.native.tile import TemplateOp, extent_of, lie_alike, shape_of, strides_of
+from etir.dialects.walking import ops_of
 
 
 class _Parts(Template):
@@ -73,7 +74,7 @@ class Loop(_Parts):
         distances = (*made.steps, *strides_of(made.argument.type))
         if len(op.outputs) != 1 or not is_injective(dims, distances):
             return ()
-        inner = [*op.body.block.ops]
+        inner = ops_of(op.body.block)
         first = min((n for n, one in enumerate(inner) if made.argument in one.operands), default=0)
         return [
             part.operand

@@ -24,6 +24,7 @@ from etir.backends.native.kernels.loops import addresses, collapsed, load, outer
 from etir.backends.native.kernels.template import CFunction, Template, body_function, makers_of, run_body, template
 from etir.backends.native.sizes import is_known, most
 from etir.backends.native.tile import MapOp, shape_of, strides_of
+from etir.dialects.walking import ops_of
 
 CHUNK = 4096
 """Elements of a unit of work where everything is one loop."""
@@ -137,7 +138,7 @@ def _of_rows(
 
 def _are_planes(op: MapOp, dims: Sequence[int], steps: Sequence[Sequence[int]]) -> bool:
     """Whether a map copies a few planes, whose columns lie side by side, to channels that do."""
-    is_copy = len(op.inputs) == 1 and len([*op.body.block.ops]) == 1
+    is_copy = len(op.inputs) == 1 and len(ops_of(op.body.block)) == 1
     if not is_known(dims[-2:]):
         return False
     few = len(dims) > 1 and 1 < dims[-1] <= FEW and dims[-2] >= 16

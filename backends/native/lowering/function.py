@@ -39,6 +39,7 @@ from etir.backends.native.unjoined import UNJOINED, convolution_of
 from etir.backends.native.windows import border_for, can_be_cut, counts_inside, has_small_groups, image_bytes
 from etir.dialects.et.program import ConstantOp, GetWeightOp
 from etir.dialects.schema_op import SchemaOp
+from etir.dialects.walking import ops_of
 
 RESHAPES = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
 """Operators that keep the elements in order."""
@@ -70,7 +71,7 @@ def is_given_flags(value: SSAValue) -> bool:
 
 def members(group: GroupOp) -> list[SchemaOp]:
     """The edge operators of a group, in order."""
-    return [op for op in group.body.block.ops if isinstance(op, SchemaOp)]
+    return [op for op in ops_of(group.body.block) if isinstance(op, SchemaOp)]
 
 
 def lower_function(func: FuncOp, target: Cpu) -> ModuleOp:

@@ -41,6 +41,7 @@ from etir.dialects.edge.base import EdgeOp
 from etir.dialects.et.layout import Dim, dims_of
 from etir.dialects.et.origin import handed_on, standing_for
 from etir.dialects.et.program import WeightOp
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -48,7 +49,7 @@ from etir.passes.infra.registry import register_pass
 def group_operators(func: FuncOp) -> None:
     """Put every operator of ``func`` that a template computes into a group."""
     block = func.body.block
-    for op in list(block.ops):
+    for op in ops_of(block):
         if op.parent is not block or not isinstance(op, EdgeOp):
             continue
         kind = kind_of(op)
@@ -165,7 +166,7 @@ class NativeGroupPass(Pass):
 
     def run(self, ctx: EtContext, module: ModuleOp) -> None:
         """Every outlined function of the module that is given to ``native``."""
-        symbols = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, WeightOp)}
+        symbols = {op.sym_name.data: op for op in ops_of(module.body.block) if isinstance(op, WeightOp)}
         for func in module.body.block.ops:
             if isinstance(func, FuncOp) and "backend.delegate" in func.attributes:
                 spell_out_batch_norms(func, symbols)

@@ -29,6 +29,7 @@ from etir.backends.native.lowering import constant_name, lower_function
 from etir.dialects.context import EtContext
 from etir.dialects.et.program import ConstantOp, WeightOp, dense_bytes
 from etir.dialects.et.weights import Blob, BlobAttr
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -45,7 +46,7 @@ class NativeToTilePass(Pass):
         """Raises E1160 for a family that no processor is of."""
         target = of_family(self.family)[0]
         block = module.body.block
-        for func in [op for op in block.ops if isinstance(op, FuncOp) and "backend.delegate" in op.attributes]:
+        for func in [op for op in ops_of(block) if isinstance(op, FuncOp) and "backend.delegate" in op.attributes]:
             lowered = lower_function(func, target).body.block.first_op
             assert isinstance(lowered, FuncOp)
             lowered.detach()
@@ -56,7 +57,7 @@ class NativeToTilePass(Pass):
 def _constants(func: FuncOp, lowered: FuncOp) -> list[WeightOp]:
     """The constants of ``func`` as weights of the module; ``lowered`` reads them by their new names."""
     made: dict[str, WeightOp] = {}
-    for number, op in enumerate(op for op in func.body.block.ops if isinstance(op, ConstantOp)):
+    for number, op in enumerate(op for op in ops_of(func.body.block) if isinstance(op, ConstantOp)):
         symbol = f"{func.sym_name.data}_constant_{number}"
         data = BlobAttr(Blob.of(memoryview(dense_bytes(op.value))))
         made[constant_name(number)] = WeightOp(symbol, op.result.type, data, {"kind": StringAttr("constant")})

@@ -56,6 +56,7 @@ from etir.backends.native.tile import (
 )
 from etir.backends.native.users import drop_unused, inline, is_read_once, only_reader, only_writer, place_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -92,7 +93,7 @@ class _Attention:
 def fuse_attention(func: FuncOp) -> None:
     """Make a loop of every attention in ``func`` whose scores nothing else reads."""
     block = func.body.block
-    for op in [op for op in block.ops if isinstance(op, SoftmaxOp)]:
+    for op in [op for op in ops_of(block) if isinstance(op, SoftmaxOp)]:
         found = _match(op, 0 if saves(func, "blocks") else SCORES)
         if found is not None:
             found.is_small = _work(found) <= SMALL and saves(func, "slots")

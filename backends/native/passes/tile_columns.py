@@ -38,6 +38,7 @@ from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, BufferOp, TemplateOp, memref, row_major, shape_of
 from etir.backends.native.users import base_of, drop_unused, only_writer, place_of, readers_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -45,7 +46,7 @@ from etir.passes.infra.registry import register_pass
 def split_columns(func: FuncOp) -> None:
     """Split the products whose columns are read apart."""
     block = func.body.block
-    found = [parts for op in block.ops if isinstance(op, BrgemmOp) and len(parts := _parts(op)) > 1]
+    found = [parts for op in ops_of(block) if isinstance(op, BrgemmOp) and len(parts := _parts(op)) > 1]
     if not found or not saves(func, "columns"):
         return
     for parts in found:
@@ -98,7 +99,10 @@ class _Part:
 
     def _at(self) -> TemplateOp:
         """The operation before which the product may stand, as late as that is."""
-        wanted = min((op for op, _ in self.readers), key=_number)
+        block = self.op.parent
+        assert block is not None
+        readers = dict.fromkeys(op for op, _ in self.readers)
+        wanted = next(op for op in ops_of(block) if isinstance(op, TemplateOp) and op in readers)
         read = {base_of(value) for value in self.op.reads()}
         following = self.op.next_op
         while following is not None and following is not wanted:
@@ -106,12 +110,6 @@ class _Part:
                 return self.op
             following = following.next_op
         return wanted
-
-
-def _number(op: TemplateOp) -> int:
-    block = op.parent
-    assert block is not None
-    return block.get_operation_index(op)
 
 
 def _parts(op: BrgemmOp) -> list[_Part]:

@@ -35,6 +35,7 @@ from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BrgemmOp, MapOp, PackOp, ReduceOp, YieldOp, body_of, shape_of
 from etir.backends.native.users import drop_unused, is_read_once, only_writer, place_of, readers_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -55,7 +56,7 @@ def read_as_it_lies(func: FuncOp) -> None:
     many rows, and several of one operand, are taken as well.
     """
     block = func.body.block
-    for op in [op for op in block.ops if isinstance(op, BrgemmOp)]:
+    for op in [op for op in ops_of(block) if isinstance(op, BrgemmOp)]:
         pack = only_writer(op.b)
         if op.taps is not None or not isinstance(pack, PackOp):
             continue

@@ -49,6 +49,7 @@ from etir.backends.native.tile import (
 )
 from etir.backends.native.users import base_of, drop_unused, is_read_once, only_writer, place_of, writers_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -56,16 +57,16 @@ from etir.passes.infra.registry import register_pass
 def forward_copies(func: FuncOp) -> None:
     """Every copy of a buffer that nothing else reads, and what maps of more read in another order than they write."""
     block = func.body.block
-    for op in [op for op in block.ops if isinstance(op, MapOp) and is_copy(op)]:
+    for op in [op for op in ops_of(block) if isinstance(op, MapOp) and is_copy(op)]:
         _forward(func, op)
-    for op in [op for op in block.ops if isinstance(op, MapOp) and not is_copy(op)]:
+    for op in [op for op in ops_of(block) if isinstance(op, MapOp) and not is_copy(op)]:
         _lie_as_result(block, op)
     drop_unused(block)
 
 
 def is_copy(op: MapOp) -> bool:
     """Whether a map yields its only input."""
-    ops = [*op.body.block.ops]
+    ops = ops_of(op.body.block)
     return len(op.inputs) == 1 and isinstance(ops[0], YieldOp) and ops[0].values[0] is op.body.block.args[0]
 
 

@@ -39,6 +39,7 @@ from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BufferOp, MapOp, TemplateOp, extent_of, shape_of
 from etir.backends.native.users import base_of, drop_unused, only_writer, place_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -54,11 +55,11 @@ def write_inside(func: FuncOp) -> None:
 
 def may_write_inside(func: FuncOp, need: Need) -> bool:
     """Whether there is a result that may be written into what it is made of, and less is needed then."""
-    return any(True for _ in _found(need, [*func.body.block.ops]))
+    return any(True for _ in _found(need, ops_of(func.body.block)))
 
 
 def _write_one(func: FuncOp) -> bool:
-    ops = [*func.body.block.ops]
+    ops = ops_of(func.body.block)
     return any(_put_in(ops, writer, part) for writer, part in _found(need_of(func), ops))
 
 

@@ -35,6 +35,7 @@ from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import BufferOp, MapOp, TemplateOp
 from etir.backends.native.users import base_of, place_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.planning.problem import Problem
 from etir.passes.analysis.scheduling import Run, lower_peak
 from etir.passes.infra.base import Pass
@@ -46,13 +47,13 @@ def order_steps(func: FuncOp, pairs: Sequence[tuple[int, int]] = ()) -> None:
     if not saves(func, "order"):
         return
     block = func.body.block
-    steps = [op for op in block.ops if isinstance(op, TemplateOp)]
+    steps = [op for op in ops_of(block) if isinstance(op, TemplateOp)]
     order = _order(func, steps, pairs, problem_of(func, [None] * len(block.args)))
     if order == list(range(len(steps))):
         return
     last = block.last_op
     assert last is not None
-    for op in [op for op in block.ops if op is not last]:
+    for op in [op for op in ops_of(block) if op is not last]:
         op.detach()
         if not isinstance(op, TemplateOp):
             block.insert_op_before(op, last)
@@ -62,7 +63,7 @@ def order_steps(func: FuncOp, pairs: Sequence[tuple[int, int]] = ()) -> None:
 
 def is_in_order(func: FuncOp, pairs: Sequence[tuple[int, int]], problem: Problem) -> bool:
     """Whether a function, of which this is the plan with all of its arguments, would stay as it is."""
-    steps = [op for op in func.body.block.ops if isinstance(op, TemplateOp)]
+    steps = [op for op in ops_of(func.body.block) if isinstance(op, TemplateOp)]
     return _order(func, steps, pairs, problem) == list(range(len(steps)))
 
 
@@ -106,7 +107,7 @@ def _of_units(run: Run, units: Sequence[Sequence[int]]) -> Run:
 
 def _run(func: FuncOp, steps: Sequence[TemplateOp], same: dict[SSAValue, SSAValue], problem: Problem) -> Run:
     args = [*func.body.block.args]
-    values = [op.result for op in func.body.block.ops if isinstance(op, BufferOp)] + args
+    values = [op.result for op in ops_of(func.body.block) if isinstance(op, BufferOp)] + args
     numbers: dict[SSAValue, int] = {value: number for number, value in enumerate(values)}
     sizes = [0] * len(values)
     for buffer in problem.buffers:

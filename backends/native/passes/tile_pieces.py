@@ -53,6 +53,7 @@ from etir.backends.native.tile import (
 from etir.backends.native.users import base_of, drop_unused, place_of
 from etir.dialects.context import EtContext
 from etir.dialects.et.workspace import alignment_of
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.planning.problem import Buffer
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
@@ -83,7 +84,7 @@ def _copy_one(func: FuncOp) -> bool:
 
 def _found(func: FuncOp, need: Need) -> _Piece | None:
     """A piece of a buffer that is there where most memory is needed, and less is needed with a copy of it."""
-    ops = [*func.body.block.ops]
+    ops = ops_of(func.body.block)
     accesses = _accesses(ops) if need.there else {}
     for key in need.there:
         base = need.buffers[key]

@@ -25,6 +25,7 @@ from etir.backends.native.users import base_of, place_of
 from etir.backends.native.view import source_of
 from etir.dialects.context import EtContext
 from etir.dialects.et.workspace import APART, alignment_of
+from etir.dialects.walking import ops_of
 from etir.passes.analysis.planning.algorithms import plan
 from etir.passes.analysis.planning.problem import Buffer, Problem, Share
 from etir.passes.infra.base import Pass
@@ -38,7 +39,7 @@ def plan_function(func: FuncOp, around: Sequence[int | None] | None = None) -> i
     ``native.places`` of the function lists: the given one, any one for None, and none for ``APART``.
     """
     func.attributes.pop(PLACES, None)
-    buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
+    buffers = [op for op in ops_of(func.body.block) if isinstance(op, BufferOp)]
     arguments = [] if around is None else [*func.body.block.args]
     if not buffers and not arguments:
         return 0
@@ -51,7 +52,7 @@ def place_function(func: FuncOp, offsets: Mapping[int, int], arguments: int) -> 
     """Write the places of buffers, and of so many arguments, down; ``offsets`` has them by the keys of
     :func:`problem_of`.
     """
-    buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
+    buffers = [op for op in ops_of(func.body.block) if isinstance(op, BufferOp)]
     for key, op in enumerate(buffers):
         op.properties["at"] = IntegerAttr(offsets[key], i64)
     numbers: dict[SSAValue, int] = {op.result: key for key, op in enumerate(buffers)}
@@ -83,18 +84,25 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
     live: dict[SSAValue, list[int]] = {}
     arguments = [] if around is None else [*func.body.block.args]
     base |= {arg: arg for arg in arguments}
-    instants = _instants(func)
-    for number, op in enumerate(func.body.block.ops):
-        if isinstance(op, BufferOp):
+    ops = ops_of(func.body.block)
+    buffers: list[BufferOp] = []
+    templates: list[tuple[int, TemplateOp]] = []
+    for number, op in enumerate(ops):
+        # What an operation is is asked once: most are views, and to ask for any template takes a way through Python.
+        if (source := source_of(op)) is not None:
+            if (found := base.get(source)) is not None:
+                (result,) = op.results
+                base[result] = found
+        elif type(op) is BufferOp:
+            buffers.append(op)
             base[op.result] = op.result
-        elif (source := source_of(op)) is not None and source in base:
-            base[op.results[0]] = base[source]
         elif isinstance(op, TemplateOp):
+            templates.append((number, op))
             for operand in op.operands:
-                if operand in base:
-                    live.setdefault(base[operand], []).append(number)
-    buffers = [op for op in func.body.block.ops if isinstance(op, BufferOp)]
-    end = len(func.body.block.ops)
+                if (found := base.get(operand)) is not None:
+                    live.setdefault(found, []).append(number)
+    instants = _instants(templates)
+    end = len(ops)
     read = {value: max(numbers) for value, numbers in live.items()}
     live = {value: [instants.get(number, number) for number in numbers] for value, numbers in live.items()}
     is_dense = saves(func, "dense")
@@ -108,7 +116,7 @@ def problem_of(func: FuncOp, around: Sequence[int | None] | None = None) -> Prob
         at = [-1, *live.get(arg, [])] if number < inputs else [*live.get(arg, []), end]
         items.append(_buffer(len(buffers) + number, arg, at, is_dense, None if around is None else around[number]))
         lives[arg], keys[arg] = at, len(buffers) + number
-    return Problem(items, shares=[*_in_place(func, keys, lives, read, instants)])
+    return Problem(items, shares=[*_in_place(ops, templates, keys, lives, read, instants)])
 
 
 def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place: int | None = None) -> Buffer:
@@ -117,7 +125,7 @@ def _buffer(key: int, value: SSAValue, at: Sequence[int], is_dense: bool, place:
     return Buffer(key, size, ((min(at), max(at)),), alignment, fixed_offset=place)
 
 
-def _instants(func: FuncOp) -> dict[int, int]:
+def _instants(templates: Sequence[tuple[int, TemplateOp]]) -> dict[int, int]:
     """For maps, products or loops that write parts of a buffer one right after the other, the first of them: what is
     joined is made at one instant for the planner, so that an operand may lie in its part, which nothing has until it is
     read; so is an image without a border, which may lie over what is added to it.
@@ -125,9 +133,7 @@ def _instants(func: FuncOp) -> dict[int, int]:
     found: dict[int, int] = {}
     before: tuple[type[TemplateOp], SSAValue] | None = None
     first = 0
-    for number, op in enumerate(func.body.block.ops):
-        if not isinstance(op, TemplateOp):
-            continue
+    for number, op in templates:
         to = base_of(op.writes()[0]) if isinstance(op, MapOp | BrgemmOp | LoopOp) else None
         now = None if to is None else (type(op), to)
         if now is None or now != before or any(base_of(value) is to for value in op.reads()):
@@ -138,7 +144,8 @@ def _instants(func: FuncOp) -> dict[int, int]:
 
 
 def _in_place(
-    func: FuncOp,
+    ops: Sequence[Operation],
+    templates: Sequence[tuple[int, TemplateOp]],
     keys: Mapping[SSAValue, int],
     lives: Mapping[SSAValue, Sequence[int]],
     read: Mapping[SSAValue, int],
@@ -148,10 +155,9 @@ def _in_place(
     for the first time, float for float. ``read`` has the last operation that needs some memory, ``instants`` those at
     which others are for the planner.
     """
-    ops = [*func.body.block.ops]
     yield from _in_place_by_parts(ops, keys, lives, read, instants)
-    for number, op in enumerate(ops):
-        if not isinstance(op, TemplateOp) or len(op.makes()) != 1:
+    for number, op in templates:
+        if len(op.makes()) != 1:
             continue
         allowed = [*template_of(op).in_place_always(op)]
         to = op.makes()[0]

@@ -70,6 +70,7 @@ from etir.backends.native.users import (
     writers_of,
 )
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -111,8 +112,8 @@ def fuse_rows(func: FuncOp, target: Cpu) -> None:
     if is_dynamic(func):
         return
     block = func.body.block
-    windows = [op for op in block.ops if isinstance(op, (DepthwiseOp, PoolOp))]
-    maps = [op for op in block.ops if isinstance(op, MapOp) and op.inputs]
+    windows = [op for op in ops_of(block) if isinstance(op, (DepthwiseOp, PoolOp))]
+    maps = [op for op in ops_of(block) if isinstance(op, MapOp) and op.inputs]
     for op in (*windows, *maps):
         if op.parent is not block:
             continue
@@ -309,7 +310,7 @@ class _Maker:
         """The operations, the fused one last."""
         made = self._loop() if self.chain.image is None else self._rows(self.chain.image)
         made.location = self.chain.ops[0].location
-        found = [*self.memory.block.ops]
+        found = ops_of(self.memory.block)
         for op in found:
             op.detach()
         return [*found, made]

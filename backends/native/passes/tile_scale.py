@@ -23,6 +23,7 @@ from etir.backends.native.places import Place
 from etir.backends.native.tile import BrgemmOp, MapOp, PackOp, YieldOp, shape_of
 from etir.backends.native.users import drop_unused, is_read_once, only_writer, place_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -35,7 +36,7 @@ where those with them are not.
 def fold_scales(func: FuncOp) -> None:
     """Every factor of an operand of one product."""
     block = func.body.block
-    for op in [op for op in block.ops if isinstance(op, BrgemmOp)]:
+    for op in [op for op in ops_of(block) if isinstance(op, BrgemmOp)]:
         pack = only_writer(op.b)
         for reader, index in ((op, 0), (pack, 0)):
             if not isinstance(reader, (BrgemmOp, PackOp)) or (reader is pack and not is_read_once(op.b)):
@@ -49,7 +50,7 @@ def fold_scales(func: FuncOp) -> None:
 
 def _factor(op: MapOp) -> arith.ConstantOp | None:
     """The constant that the only input is multiplied with, if that is all."""
-    ops = [*op.body.block.ops]
+    ops = ops_of(op.body.block)
     if len(op.inputs) != 1 or len(ops) != 3:
         return None
     constant, product, last = ops

@@ -27,6 +27,7 @@ from etir.backends.native.tile import BufferOp, MapOp, TemplateOp
 from etir.backends.native.users import base_of
 from etir.backends.native.view import view_of
 from etir.dialects.context import EtContext
+from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
@@ -34,7 +35,7 @@ from etir.passes.infra.registry import register_pass
 def sink_fills(func: FuncOp) -> None:
     """Every fill of a buffer that nothing has touched before but other fills."""
     waiting: dict[SSAValue, list[MapOp]] = {}
-    for op in list(func.body.block.ops):
+    for op in ops_of(func.body.block):
         if not isinstance(op, TemplateOp):
             continue
         if isinstance(op, MapOp) and not op.inputs and isinstance(base_of(op.out).owner, BufferOp):

@@ -94,9 +94,9 @@ def test_results_are_eager_s(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 class Feature(nn.Module):
     """An image that is given back, and what a reader makes of it."""
 
-    def __init__(self, reader: nn.Module, maker: nn.Module | None = None) -> None:
+    def __init__(self, reader: nn.Module, producer: nn.Module | None = None) -> None:
         super().__init__()
-        self.conv, self.reader = nn.Conv2d(3, 24, 5, 2, 2) if maker is None else maker, reader
+        self.conv, self.reader = nn.Conv2d(3, 24, 5, 2, 2) if producer is None else producer, reader
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         image = torch.relu(self.conv(x))
@@ -115,20 +115,20 @@ READERS: Mapping[str, Any] = {
 }
 
 
-MAKERS: Mapping[str, Any] = {
+PRODUCERS: Mapping[str, Any] = {
     "a convolution": lambda: None,
     "a transposed convolution": lambda: nn.ConvTranspose2d(3, 24, 4, 2),
 }
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("names", [("planes",), ("planes", "rows")])
 def test_images_that_are_given_back_are_read_of_planes(
-    name: str, maker: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    name: str, producer: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    module, x = Feature(READERS[name](), MAKERS[maker]()).eval(), torch.randn(2, 3, 37, 50)
+    module, x = Feature(READERS[name](), PRODUCERS[producer]()).eval(), torch.randn(2, 3, 37, 50)
     program = compiled(module, x, names, monkeypatch)
     assert program.warnings == ()
     with torch.no_grad():
@@ -139,10 +139,10 @@ def test_images_that_are_given_back_are_read_of_planes(
         assert (torch.as_tensor(one) - want).abs().max() <= 2e-6 * want.abs().max()
 
 
-@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("name", ["windows with steps", "pixels", "largest numbers"])
-def test_programs_that_give_them_back_need_less(name: str, maker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, x = Feature(READERS[name](), MAKERS[maker]()).eval(), torch.randn(1, 3, 37, 50)
+def test_programs_that_give_them_back_need_less(name: str, producer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x = Feature(READERS[name](), PRODUCERS[producer]()).eval(), torch.randn(1, 3, 37, 50)
     programs = (compiled(module, x, names, monkeypatch) for names in (("rows",), ("planes", "rows")))
     before, after = (read_blob(data).arena_bytes for one in programs for data in blobs_of(one.buffer))
     assert after < before
