@@ -54,7 +54,7 @@ kernels take some 100 microseconds for so many, much of it for their calls.
 """
 MOST_EFFORT = 50_000
 """Operations of backends' own IR in all plans of a program (``Effort``), before parts of a small one are left one after
-another: some 15 seconds. Of 159 small programs, those that fit by it took at most 17,000.
+another: some 15 seconds. Of 159 small programs, those that fit by it took at most 17,400.
 """
 MOST_GIVEN_BACK = 8
 """How often something is tried again that has been left, each of which plans the program once more."""

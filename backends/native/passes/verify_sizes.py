@@ -41,15 +41,18 @@ def sizes_problem(type: MemRefType[Attribute]) -> str | None:
         return "has other dims in its layout"
     if any(not isinstance(n, Size) and n < 1 for n in rows[0]):
         return "has dims that are no positive numbers"
-    return None if all(at_least(s, 0) for s in rows[1]) else "has strides that may be negative"
+    has_signs = all(at_least(s, 0) or at_least(-s, 0) for s in rows[1])
+    return None if has_signs else "has strides that may be positive and negative"
 
 
 def outside(shape: Sequence[int], strides: Sequence[int], offset: int, base: Base) -> str | None:
     """The floats that are touched, where they are not proven to be in ``base``."""
-    last = sum(((n - 1) * s for n, s in zip(shape, strides, strict=True)), offset)
-    if at_least(offset, 0) and at_least(base.floats - 1, last) and all(at_least(s, 0) for s in strides):
+    steps = [((n - 1) * s, at_least(s, 0), at_least(-s, 0)) for n, s in zip(shape, strides, strict=True)]
+    first = sum((step for step, is_up, _ in steps if not is_up), offset)
+    last = sum((step for step, is_up, _ in steps if is_up), offset)
+    if at_least(first, 0) and at_least(base.floats - 1, last) and all(up or down for _, up, down in steps):
         return None
-    said = f"floats {expr_of(offset)} to {expr_of(last)} of {base.name}, which has {expr_of(base.floats)}"
+    said = f"floats {expr_of(first)} to {expr_of(last)} of {base.name}, which has {expr_of(base.floats)}"
     return f"{said}: not all are in it for all values of the symbols"
 
 

@@ -95,3 +95,23 @@ def test_images() -> None:
             wanted = module(x)
         (found,) = etir.runtime.load(program).forward(x)
         assert (torch.as_tensor(found) - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("window", [(4, 2, 1), (3, 1, 1), (3, 3, 0, 2), (2, 2)])
+def test_transposed_convolutions(window: tuple[int, ...]) -> None:
+    """Their windows are read backwards, with strides below zero, for any number of images."""
+    torch.manual_seed(5)
+    module = nn.Sequential(nn.Conv2d(3, 9, 3, padding=1), nn.ReLU(), nn.ConvTranspose2d(9, 7, *window)).eval()
+    examples = torch.export.Dim("examples", min=1, max=MOST)
+    exported = torch.export.export(module, (torch.randn(2, 3, 6, 5),), dynamic_shapes=({0: examples},))
+    program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]}}}"])
+    assert not program.warnings and program.delegation is not None
+    assert not program.delegation.backends[0].rejected
+    for threads in (1, 2):
+        loaded = etir.runtime.load(program, threads=threads)
+        for count in (2, MOST, 1, 2):
+            x = torch.randn(count, 3, 6, 5)
+            with torch.no_grad():
+                wanted = module(x)
+            (found,) = loaded.forward(x)
+            assert (torch.as_tensor(found) - wanted).abs().max() <= 2e-6 * wanted.abs().max()

@@ -20,10 +20,14 @@ import etir  # noqa: E402
 import etir.runtime  # noqa: E402
 from etir.backends.native.blob import IS_BOUND, read_blob, write_blob  # noqa: E402
 from etir.backends.native.cpu import cpu  # noqa: E402
+from etir.backends.native.memory import memref  # noqa: E402
 from etir.backends.native.passes.tile_schedule import choose_schedules  # noqa: E402
+from etir.backends.native.passes.verify_sizes import outside  # noqa: E402
 from etir.backends.native.passes.verify_tile import problems  # noqa: E402
 from etir.backends.native.sizes import Size, at_least, most, read_sizes, size  # noqa: E402
 from etir.backends.native.sizes_attr import SizesAttr  # noqa: E402
+from etir.backends.native.tile import BufferOp  # noqa: E402
+from etir.backends.native.touched import Base  # noqa: E402
 from etir.backends.native.view import ViewOp  # noqa: E402
 from etir.dialects.sym.expr import symbol  # noqa: E402
 from etir.dialects.text import print_module  # noqa: E402
@@ -83,6 +87,17 @@ def test_text_is_the_function(name: str) -> None:
 
 def ids(func: FuncOp) -> set[str]:
     return {problem.id.id for problem in problems(func)}
+
+
+@pytest.mark.parametrize(
+    ("strides", "offset", "is_refused"),
+    [((20, -5, 1), 15, False), ((20, -5, 1), 14, True), ((20, -5, 1), 16, True), ((20, 5, -1), 4, False)],
+)
+def test_views_that_go_backwards(strides: tuple[int, ...], offset: int, is_refused: bool) -> None:
+    """From their first float, to which the last index of such a dim leads, to their last one all are in the memory."""
+    n = number("t", 0, 9)
+    base = Base(BufferOp(memref((n, 4, 5))).result, "%x", "buffer")
+    assert (outside((n, 4, 5), strides, offset, base) is not None) == is_refused
 
 
 def test_an_access_that_is_outside_for_some_sizes_is_refused() -> None:
