@@ -8,6 +8,8 @@ give other results for infinities (GELU with AVX-512), or end the process in a v
 it computes on one thread: models of a test's size lose more by waking threads than they gain, above all when every core
 has a worker of its own.
 
+Random numbers are the same in every run, whichever tests it has: of a test file where it is imported, and of each test.
+
 Garbage is looked for less often than by default (:mod:`etir_testing.collector`).
 
 Workers (``-n``) get whole files (``--dist loadfile`` in ``pyproject.toml``): what a file exports, compiles and builds
@@ -20,9 +22,13 @@ has many, which the content of the tree chooses (:mod:`etir_testing.selection`).
 
 from __future__ import annotations
 
+import importlib
 import os
+import random
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -70,6 +76,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = frozenset(cases_of(ids, tree_digest(root), parts, changed_files(root)))
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
         items[:] = [item for item in items if item.nodeid in chosen]
+
+
+def _seed() -> None:
+    random.seed(0)
+    for name, seeded in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        if (package := sys.modules.get(name)) is not None:
+            attrgetter(seeded)(package)(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Files that make inputs where they are imported; torch begins with another number in every process."""
+    if isinstance(collector, pytest.Module):
+        if "import torch" in collector.path.read_text(encoding="utf-8"):
+            importlib.import_module("torch")
+        _seed()
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Tests, and the fixtures that they are the first to ask for."""
+    _seed()
 
 
 def pytest_collection_finish() -> None:
