@@ -30,6 +30,7 @@ import sys
 from collections.abc import Generator, Iterator
 from operator import attrgetter
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -78,11 +79,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item.nodeid in chosen]
 
 
-def _seed() -> None:
-    random.seed(0)
-    for name, seeded in (("numpy", "random.seed"), ("torch", "manual_seed")):
-        if (package := sys.modules.get(name)) is not None:
-            attrgetter(seeded)(package)(0)
+def _seed(name: str) -> None:
+    # Another seed for each: what a test draws must not be the numbers that its file has as inputs.
+    seed = crc32(name.encode())
+    random.seed(seed)
+    for package, seeded in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        if (found := sys.modules.get(package)) is not None:
+            attrgetter(seeded)(found)(seed)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -93,14 +96,14 @@ def pytest_make_collect_report(
     if isinstance(collector, pytest.Module):
         if "import torch" in collector.path.read_text(encoding="utf-8"):
             importlib.import_module("torch")
-        _seed()
+        _seed(collector.nodeid)
     return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests, and the fixtures that they are the first to ask for."""
-    _seed()
+    _seed(item.nodeid)
 
 
 def pytest_collection_finish() -> None:
