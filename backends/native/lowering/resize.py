@@ -7,7 +7,9 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from etir.backends.api.patterns import operator_of
+from etir.backends.native.asked import saves
 from etir.backends.native.dialect import GroupOp
+from etir.backends.native.functions import PLANES
 from etir.backends.native.lowering.function import RESHAPES, Lowering, Outside, body, lowers, members, moves, shape
 from etir.backends.native.lowering.take import take
 from etir.backends.native.memory import is_image
@@ -46,8 +48,10 @@ def image_of(op: SchemaOp) -> SSAValue:
 
 def _is_given_back(lowering: Lowering, value: SSAValue) -> bool:
     """Whether a tensor is an output that nothing else reads, perhaps under other dims. Outputs have planes, and what
-    others read has channels side by side.
+    others read has channels side by side; where memory is short, they read it as they read an input of the program.
     """
+    if value in lowering.outputs and saves(lowering.func, PLANES):
+        return True
     while value not in lowering.outputs and value.has_one_use():
         (use,) = value.uses
         if not isinstance(use.operation, SchemaOp) or operator_of(use.operation) not in RESHAPES:
@@ -92,13 +96,14 @@ def upsample(lowering: Lowering, op: SchemaOp) -> None:
     n, c, h, w = place.shape
     result = op.results[0]
     _, _, rows, columns = shape(result)
-    target = lowering.image(result)
+    planes = result in lowering.outputs and saves(lowering.func, PLANES)
+    target = lowering.result(result) if planes else lowering.image(result)
     dims = (n, c, h, rows // h, w, columns // w)
     to = target.viewed(dims)
     assert to is not None
     step = place.strides
     given = Place(place.base, dims, (step[0], step[1], step[2], 0, step[3], 0), place.offset)
-    order = [0, 2, 3, 4, 5, 1]
+    order = [0, 1, 2, 3, 4, 5] if planes else [0, 2, 3, 4, 5, 1]
     region = body_of(1)
     region.block.add_op(YieldOp(region.block.args[0]))
     lowering.add(MapOp(lowering.memref(to.permuted(order)), [lowering.memref(given.permuted(order))], region), op)

@@ -148,6 +148,44 @@ def test_programs_that_give_them_back_need_less(name: str, producer: str, monkey
     assert after < before
 
 
+class Resized(nn.Module):
+    """A resized image that is given back, and what a convolution makes of it."""
+
+    def __init__(self, **resize: Any) -> None:
+        super().__init__()
+        self.first, self.resize = nn.Conv2d(3, 12, 3, padding=1), nn.Upsample(**resize)
+        self.reader = nn.Conv2d(12, 5, 3, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        image = self.resize(self.first(x))
+        return image, torch.tanh(self.reader(image))
+
+
+RESIZES: Mapping[str, Mapping[str, Any]] = {
+    "nearest": {"scale_factor": 2},
+    "nearest of rows": {"scale_factor": (3, 1)},
+    "bilinear": {"scale_factor": 2, "mode": "bilinear"},
+    "bilinear, corners on corners": {"size": (31, 40), "mode": "bilinear", "align_corners": True},
+}
+
+
+@pytest.mark.parametrize("name", RESIZES)
+@pytest.mark.parametrize("names", [("planes",), ("planes", "rows")])
+def test_resized_images_that_are_given_back_are_planes(
+    name: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, x = Resized(**RESIZES[name]).eval(), torch.randn(2, 3, 17, 22)
+    plain, program = (compiled(module, x, some, monkeypatch) for some in ((), names))
+    before, after = (read_blob(data).arena_bytes for one in (plain, program) for data in blobs_of(one.buffer))
+    assert after < before
+    with torch.no_grad():
+        expected = module(x)
+    results = [etir.runtime.load(program, threads=n).forward(x) for n in (1, 2)]
+    for one, two, want in zip(*results, expected, strict=True):
+        assert torch.equal(torch.as_tensor(one), torch.as_tensor(two))
+        assert (torch.as_tensor(one) - want).abs().max() <= 2e-6 * want.abs().max()
+
+
 class Gated(nn.Module):
     """Squeeze and excitation, a convolution, and the image added to it."""
 
@@ -168,6 +206,8 @@ class Gated(nn.Module):
         (nn.Sequential(alone(5, 7, 3, 2, 1), alone(7, 3, 3, 2, 1, 1, transposed=True)), (3, 5, 13, 17)),
         (Feature(nn.Conv2d(24, 24, 3, 2, 1)), (1, 3, 96, 96)),
         (Feature(nn.Conv2d(24, 24, 3, 2, 1), nn.ConvTranspose2d(3, 24, 4, 2)), (1, 3, 40, 40)),
+        (Resized(scale_factor=2), (1, 3, 40, 40)),
+        (Resized(scale_factor=2, mode="bilinear"), (1, 3, 40, 40)),
     ],
     ids=[
         "transposed",
@@ -175,6 +215,8 @@ class Gated(nn.Module):
         "encoder and decoder",
         "a feature that is read on",
         "a transposed feature that is read on",
+        "a feature of pixels that is read on",
+        "a resized feature that is read on",
     ],
 )
 def test_small_programs_need_no_more(module: nn.Module, shape: tuple[int, ...]) -> None:
