@@ -72,11 +72,15 @@ def pixels(op: TemplateOp) -> Place | None:
     return written.permuted([0, 2, 3, 1]) if isinstance(op, MapOp) and written.strides[1] == 1 else written
 
 
-def row_of(op: TemplateOp, like: Sequence[int] | None = None) -> RowOf | None:
+def row_of(op: TemplateOp, like: Sequence[int] | None = None, *, is_planes: bool = False) -> RowOf | None:
     """The rows of an operation, or None where its result is no image of rows; ``like`` are its images, rows and
-    columns, where they are known and may be one dim.
+    columns, where they are known and may be one dim. ``is_planes`` says that the dims of a map are [images, channels,
+    rows, columns], wherever its result has its channels.
     """
     written = pixels(op)
+    if is_planes:
+        out = place_of(op.writes()[0])
+        written = out.permuted([0, 2, 3, 1]) if isinstance(op, MapOp) and len(out.shape) == 4 else None
     dims = like if written is None else written.shape[:3]
     if dims is None or (like is not None and tuple(like) != dims):
         return None
@@ -87,7 +91,7 @@ def row_of(op: TemplateOp, like: Sequence[int] | None = None) -> RowOf | None:
         lead = 2
         found: Place | None = None
         if isinstance(op, MapOp):
-            found = _permuted(place, op)
+            found = _permuted(place, op, is_planes=is_planes)
         elif isinstance(op, BrgemmOp) and number == 1:
             found = place
             depth = len(shape_of(op.c)) - 2
@@ -106,8 +110,8 @@ def row_of(op: TemplateOp, like: Sequence[int] | None = None) -> RowOf | None:
     return RowOf(op, (images, rows), tuple(parts))
 
 
-def _permuted(place: Place, op: MapOp) -> Place | None:
+def _permuted(place: Place, op: MapOp, *, is_planes: bool) -> Place | None:
     """An operand of a map, as :func:`pixels` has the result."""
     if len(place.shape) != 4:
         return None
-    return place.permuted([0, 2, 3, 1]) if place_of(op.out).strides[1] == 1 else place
+    return place.permuted([0, 2, 3, 1]) if is_planes or place_of(op.out).strides[1] == 1 else place

@@ -33,7 +33,8 @@ that do so together:
 * ``unjoined``: a convolution of few images that are joined for it alone adds up those of each of them.
 * ``planes``: products and resizes write planes that the program gives back (``tile-forward``), whoever reads the image
   besides, and products read what they add to their sums of planes, so that no image with its channels side by side is
-  there beside them; pools go by rows of planes.
+  there beside them; pools, and windows for each channel, go by rows of planes (``tile-rows``), one thread those of a
+  small image.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
 * ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is as many rows of tiles at a time

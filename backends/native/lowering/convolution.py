@@ -95,6 +95,13 @@ def reads_planes(lowering: Lowering, group: GroupOp, window: Window) -> bool:
     return saves(lowering.func, PLANES)
 
 
+def goes_by_rows(lowering: Lowering, source: Place) -> bool:
+    """Whether rows of planes are copied while windows move on (``tile-rows``): no border takes memory then, but those
+    of parts would, each of which reads the whole image.
+    """
+    return not is_image(source) and saves(lowering.func, PLANES)
+
+
 def in_border(lowering: Lowering, source: Place, border: tuple[int, int], value: float, root: SchemaOp) -> Place:
     """The image [n, h, w, c] that windows are read of, in its border. Pixels that are a part of those of a join are
     read where they lie if memory is short, and copied if not: products have a window's columns as their depth then.

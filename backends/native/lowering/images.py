@@ -23,6 +23,7 @@ from etir.backends.native.lowering.convolution import (
     Convolution,
     by_taps,
     for_lines,
+    goes_by_rows,
     identity,
     in_border,
     product,
@@ -133,7 +134,7 @@ def _depthwise(found: Convolution, source: Place) -> None:
     taps = Place(flat, (kh, kw, c), row_major((kh, kw, c)))
     (kh, kw), (top, left) = window.size, window.skipped
     b = lowering.memref(taps.sliced(0, top, kh).sliced(1, left, kw))
-    if lowering.is_cut(found.root):
+    if lowering.is_cut(found.root) and not goes_by_rows(lowering, source):
         _inside(found, source, b)
         return
     operands = found.operands(found.extras)

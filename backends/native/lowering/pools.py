@@ -7,13 +7,10 @@ from typing import cast
 
 from xdsl.ir import Region
 
-from etir.backends.native.asked import saves
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.functions import PLANES
-from etir.backends.native.lowering.convolution import identity, in_border, windows_in
+from etir.backends.native.lowering.convolution import goes_by_rows, identity, in_border, windows_in
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
-from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.backends.native.tile import PoolOp, YieldOp, body_of
 from etir.backends.native.uneven import Run, uneven_runs
@@ -27,7 +24,6 @@ from etir.backends.native.windows import (
     takes_largest,
     window_of,
 )
-from etir.dialects.schema_op import SchemaOp
 
 
 @lowers("pool")
@@ -41,7 +37,7 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
         return
     window = window_of(root)
     dims = image_shape(root.results[0], given.shape)
-    if lowering.is_cut(root) and not _goes_by_rows(lowering, root, source):
+    if lowering.is_cut(root) and (counts_inside(root) or not goes_by_rows(lowering, source)):
         _cut_pool(lowering, group, in_border(lowering, source, (0, 0), 0.0, root))
         return
     border, value = border_for(root)
@@ -60,13 +56,6 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     n, h, w, channels = c.shape
     a = windows_in(x, (n, h, w, *window.size, channels), window)
     _add_pool(lowering, group, a, c)
-
-
-def _goes_by_rows(lowering: Lowering, root: SchemaOp, source: Place) -> bool:
-    """Whether rows of planes are copied while windows move on (``tile-rows``): no border takes memory then, but those
-    of parts would, each of which reads the whole image.
-    """
-    return not is_image(source) and not counts_inside(root) and saves(lowering.func, PLANES)
 
 
 def _add_pool(lowering: Lowering, group: GroupOp, a: Place, c: Place) -> None:

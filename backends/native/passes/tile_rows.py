@@ -18,7 +18,8 @@ After, when nothing else reads %m and %d::
 
 The root is a window for each channel, a pool, or, where none of them is, an elementwise operator. What computes the
 image that windows read, if that is a product or another window, computes rows of it into a ring; what reads the root's
-result element by element, or as a product of pixels, follows on the row. Where the image comes from memory, the rest is
+result element by element, or as a product of pixels, follows on the row; so does a copy to planes, where memory is
+saved by those. Where the image comes from memory, the rest is
 a ``tile.loop``.
 
 All weights of a group are read for every row, and stay in the second cache: the processor's description says which part
@@ -28,7 +29,7 @@ of it they may take, and how large the image in between has to be.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, ModuleOp
@@ -37,7 +38,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu, cpu
-from etir.backends.native.functions import tile_functions
+from etir.backends.native.functions import PLANES, tile_functions
 from etir.backends.native.loop import SLOTS, LoopOp
 from etir.backends.native.memory import Memory, cast_of
 from etir.backends.native.print_sizes import is_dynamic
@@ -74,6 +75,9 @@ from etir.dialects.walking import ops_of
 from etir.passes.infra.base import Pass
 from etir.passes.infra.registry import register_pass
 
+SMALL = 64 * 1024
+"""Bytes of the images in between up to which one thread does all rows, where memory is saved by planes."""
+
 
 @dataclass(frozen=True)
 class _Image:
@@ -92,10 +96,13 @@ class _Image:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Operations that are rows one after another: an image or None, its windows, what follows them."""
+    """Operations that are rows one after another: an image or None, its windows, what follows them; and how many
+    threads at most share them, each with a ring of its own.
+    """
 
     image: _Image | None
     rows: tuple[RowOf, ...]
+    slots: int
 
     @property
     def ops(self) -> list[TemplateOp]:
@@ -117,7 +124,7 @@ def fuse_rows(func: FuncOp, target: Cpu) -> None:
     for op in (*windows, *maps):
         if op.parent is not block:
             continue
-        chain = _match(op)
+        chain = _match(op, planes=saves(func, PLANES))
         if chain is None or not _are_few(chain, target) or not _is_together(block, chain):
             continue
         is_worth = _is_large(chain, target) or (_kept(chain) < sum(_between(chain)) and saves(func, "rows"))
@@ -129,32 +136,39 @@ def fuse_rows(func: FuncOp, target: Cpu) -> None:
 # --- what is a chain --------------------------------------------------------------------------------------------------
 
 
-def _match(op: DepthwiseOp | PoolOp | MapOp) -> _Chain | None:
+def _match(op: DepthwiseOp | PoolOp | MapOp, *, planes: bool) -> _Chain | None:
     root = row_of(op)
     if root is None:
         return None
     rows = [root]
-    while (following := _follows(rows[-1])) is not None:
+    while (following := _follows(rows[-1], planes=planes)) is not None:
         rows.append(following)
     image = None if isinstance(op, MapOp) else _image(op)
-    return None if image is None and len(rows) == 1 else _Chain(image, tuple(rows))
+    if image is None and len(rows) == 1:
+        return None
+    chain = _Chain(image, tuple(rows), min(SLOTS, math.prod(root.extents)))
+    # Of a small image, the rings of several threads may take more than it does.
+    return replace(chain, slots=1) if planes and max(_between(chain)) <= SMALL else chain
 
 
-def _follows(row: RowOf) -> RowOf | None:
-    """What reads the pixels of a result one by one, if nothing else reads them."""
+def _follows(row: RowOf, *, planes: bool) -> RowOf | None:
+    """What reads the pixels of a result one by one, if nothing else reads them; also what makes ``planes`` of them."""
     written = row.written
     reader = only_reader(written.value)
     if reader is None or only_writer(written.value) is not row.op:
         return None
     if not isinstance(reader, (BrgemmOp, MapOp)) or (isinstance(reader, BrgemmOp) and reader.taps):
         return None
-    found = row_of(reader, written.whole.shape[:3])
-    if found is None:
-        return None
-    if any(isinstance(op, (DepthwiseOp, PoolOp)) for op in readers_of(found.written.value)):
-        return None  # what windows read is computed with them
-    read = [part for part in found.operands if part.whole.base is written.whole.base]
-    return found if all(part.lead and part.whole.is_same(written.whole) for part in read) else None
+    for is_planes in (False, True) if planes and isinstance(reader, MapOp) else (False,):
+        found = row_of(reader, written.whole.shape[:3], is_planes=is_planes)
+        if found is None:
+            continue
+        if any(isinstance(op, (DepthwiseOp, PoolOp)) for op in readers_of(found.written.value)):
+            return None  # what windows read is computed with them
+        read = [part for part in found.operands if part.whole.base is written.whole.base]
+        if all(part.lead and part.whole.is_same(written.whole) for part in read):
+            return found
+    return None
 
 
 def _image(op: DepthwiseOp | PoolOp) -> _Image | None:
@@ -243,12 +257,11 @@ def _is_over(chain: _Chain) -> bool:
 
 def _kept(chain: _Chain) -> int:
     """Bytes of the rings, the rows in between and the weights that are written once more."""
-    slots = min(SLOTS, math.prod(chain.rows[0].extents))
-    floats = slots * sum(math.prod(row.written.shape) for row in chain.rows[:-1])
+    floats = chain.slots * sum(math.prod(row.written.shape) for row in chain.rows[:-1])
     if chain.image is not None:
         size, *_ = chain.image.window
         window = chain.rows[0].operands[0].shape
-        floats += slots * size * chain.image.columns * window[-1] + (2 * size - 1) * window[-2] * window[-1]
+        floats += chain.slots * size * chain.image.columns * window[-1] + (2 * size - 1) * window[-2] * window[-1]
     return 4 * floats
 
 
@@ -304,7 +317,7 @@ class _Maker:
         self.chain = chain
         self.memory = Memory(Block())
         self.inputs, self.turned, self.outputs, self.locals = (_Group([], [], []) for _ in range(4))
-        self.slots = min(SLOTS, math.prod(chain.rows[0].extents))
+        self.slots = chain.slots
 
     def ops(self) -> list[Operation]:
         """The operations, the fused one last."""

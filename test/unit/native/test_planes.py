@@ -139,6 +139,17 @@ def test_images_that_are_given_back_are_read_of_planes(
         assert (torch.as_tensor(one) - want).abs().max() <= 2e-6 * want.abs().max()
 
 
+@pytest.mark.parametrize("name", ["windows for each channel", "largest numbers", "means"])
+def test_rows_are_read_of_planes_and_written_to_planes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No image with its channels side by side is there: rows of it are in a ring."""
+    module, x = Feature(READERS[name]()).eval(), torch.randn(1, 3, 66, 60)
+    program = compiled(module, x, ("planes", "rows"), monkeypatch)
+    (arena,) = (read_blob(data).arena_bytes for data in blobs_of(program.buffer))
+    with torch.no_grad():
+        given_back = sum(4 * result.numel() for result in module(x))
+    assert arena <= given_back + 4 * x.numel()
+
+
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("name", ["windows with steps", "pixels", "largest numbers"])
 def test_programs_that_give_them_back_need_less(name: str, producer: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +217,10 @@ class Gated(nn.Module):
         (nn.Sequential(alone(5, 7, 3, 2, 1), alone(7, 3, 3, 2, 1, 1, transposed=True)), (3, 5, 13, 17)),
         (Feature(nn.Conv2d(24, 24, 3, 2, 1)), (1, 3, 96, 96)),
         (Feature(nn.Conv2d(24, 24, 3, 2, 1), nn.ConvTranspose2d(3, 24, 4, 2)), (1, 3, 40, 40)),
+        (Feature(nn.Conv2d(24, 24, 3, 2, 1, groups=24)), (1, 3, 40, 40)),
+        (Feature(nn.Conv2d(24, 24, 3, 2, 1, groups=24)), (1, 3, 160, 160)),
+        (Feature(nn.MaxPool2d(3, 2, 1)), (1, 3, 40, 40)),
+        (Feature(nn.AvgPool2d(2)), (1, 3, 40, 40)),
         (Resized(scale_factor=2), (1, 3, 40, 40)),
         (Resized(scale_factor=2, mode="bilinear"), (1, 3, 40, 40)),
     ],
@@ -215,6 +230,10 @@ class Gated(nn.Module):
         "encoder and decoder",
         "a feature that is read on",
         "a transposed feature that is read on",
+        "a feature that windows for each channel read",
+        "a larger one",
+        "a feature whose largest numbers are taken",
+        "a feature whose means are taken",
         "a feature of pixels that is read on",
         "a resized feature that is read on",
     ],
