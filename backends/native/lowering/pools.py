@@ -11,10 +11,13 @@ from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.convolution import goes_by_rows, identity, in_border, windows_in
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
+from etir.backends.native.lowering.reductions import reduce_to
 from etir.backends.native.places import Place
+from etir.backends.native.sizes import is_known
 from etir.backends.native.tile import PoolOp, YieldOp, body_of
 from etir.backends.native.uneven import Run, uneven_runs
 from etir.backends.native.windows import (
+    Window,
     as_image,
     border_for,
     counts_inside,
@@ -24,6 +27,7 @@ from etir.backends.native.windows import (
     takes_largest,
     window_of,
 )
+from etir.dialects.schema_op import SchemaOp
 
 
 @lowers("pool")
@@ -40,22 +44,37 @@ def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     if lowering.is_cut(root) and (counts_inside(root) or not goes_by_rows(lowering, source)):
         _cut_pool(lowering, group, in_border(lowering, source, (0, 0), 0.0, root))
         return
+    if dims[2:] == (1, 1) and _is_whole(root, window, source) and goes_by_rows(lowering, source):
+        found = _target(lowering, group, given, dims).selected(3, 0).selected(2, 0)
+        reduce_to(lowering, "max" if takes_largest(root) else "mean", source, found, group)
+        return
     border, value = border_for(root)
     x = in_border(lowering, source, border, value, root)
     skipped = [b - p for b, p in zip(border, window.padding, strict=True)]
     x = Place(x.base, x.shape, x.strides, x.offset + skipped[0] * x.strides[1] + skipped[1] * x.strides[2])
-    result = group.outputs[0]
-    if len(shape(result)) in (3, 4) and len(shape(result)) == len(given.shape):
-        target = as_image(lowering.image(result))
-    else:
-        target = lowering.new_image(dims, (0, 0), 0.0)
-        found = target.viewed(shape(result))
-        assert found is not None
-        lowering.places[result] = found
-    c = target.permuted([0, 2, 3, 1])
+    c = _target(lowering, group, given, dims).permuted([0, 2, 3, 1])
     n, h, w, channels = c.shape
     a = windows_in(x, (n, h, w, *window.size, channels), window)
     _add_pool(lowering, group, a, c)
+
+
+def _target(lowering: Lowering, group: GroupOp, given: Place, dims: tuple[int, ...]) -> Place:
+    """The image that a pool makes."""
+    result = group.outputs[0]
+    if len(shape(result)) in (3, 4) and len(shape(result)) == len(given.shape):
+        return as_image(lowering.image(result))
+    target = lowering.new_image((dims[0], dims[1], dims[2], dims[3]), (0, 0), 0.0)
+    found = target.viewed(shape(result))
+    assert found is not None
+    lowering.places[result] = found
+    return target
+
+
+def _is_whole(root: SchemaOp, window: Window, source: Place) -> bool:
+    """Whether one window has the whole image: a plane is reduced where it lies then."""
+    n, c, h, w = source.shape
+    is_one = is_known((n, c, h, w)) and window.size == (h, w) and not any(window.padding)
+    return is_one and divisor_of(root) in (None, h * w)
 
 
 def _add_pool(lowering: Lowering, group: GroupOp, a: Place, c: Place) -> None:

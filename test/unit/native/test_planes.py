@@ -112,6 +112,8 @@ READERS: Mapping[str, Any] = {
     "means of what is inside": lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False),
     "a resize": lambda: nn.Upsample(scale_factor=0.5),
     "an adaptive pool": lambda: nn.AdaptiveAvgPool2d((3, 5)),
+    "the mean of all": lambda: nn.AdaptiveAvgPool2d(1),
+    "the largest of all": lambda: nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Conv2d(24, 5, 1)),
 }
 
 
@@ -221,6 +223,7 @@ class Gated(nn.Module):
         (Feature(nn.Conv2d(24, 24, 3, 2, 1, groups=24)), (1, 3, 160, 160)),
         (Feature(nn.MaxPool2d(3, 2, 1)), (1, 3, 40, 40)),
         (Feature(nn.AvgPool2d(2)), (1, 3, 40, 40)),
+        (Feature(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10))), (1, 3, 40, 40)),
         (Resized(scale_factor=2), (1, 3, 40, 40)),
         (Resized(scale_factor=2, mode="bilinear"), (1, 3, 40, 40)),
     ],
@@ -234,6 +237,7 @@ class Gated(nn.Module):
         "a larger one",
         "a feature whose largest numbers are taken",
         "a feature whose means are taken",
+        "features and logits",
         "a feature of pixels that is read on",
         "a resized feature that is read on",
     ],
