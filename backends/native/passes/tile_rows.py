@@ -19,8 +19,7 @@ After, when nothing else reads %m and %d::
 The root is a window for each channel, a pool, or, where none of them is, an elementwise operator. What computes the
 image that windows read, if that is a product or another window, computes rows of it into a ring; what reads the root's
 result element by element, or as a product of pixels, follows on the row; so does a copy to planes, where memory is
-saved by those. Where the image comes from memory, the rest is
-a ``tile.loop``.
+saved by those. Where the image comes from memory, the rest is a ``tile.loop``.
 
 All weights of a group are read for every row, and stay in the second cache: the processor's description says which part
 of it they may take, and how large the image in between has to be.
