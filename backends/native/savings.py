@@ -41,6 +41,7 @@ that do so together:
   as there is room for; borders are tried again then, and a row of tiles at a time if that is not enough. It comes first
   where most memory is needed for transformed tiles: nothing else makes them smaller. In a large function, the savings
   above then come after the next one.
+* ``fitting``: images are transformed where there is room for their tiles alone, a few at a time; without borders, too.
 * images of at least so many bytes are not transformed, and have no border either.
 * what is joined, or lies in a border, and has at least so many bytes is made in memory of its own first, and copied
   when all of it is there: the whole lives from then on, and steps that need most by themselves can be done before.
@@ -75,7 +76,7 @@ from etir.backends.native.sizes import Undecided
 from etir.backends.native.thresholds import MOST_LATE, cut_sizes, late_sizes, some_of
 from etir.backends.native.tile import MapOp, SoftmaxOp
 from etir.backends.native.tried import Base, Key, Known, Tried
-from etir.backends.native.winograd import WinogradInputOp
+from etir.backends.native.winograd import WinogradInputOp, WinogradOp
 from etir.diagnostics import EtirError
 from etir.dialects.copying import copy_of, described
 from etir.dialects.et.workspace import APART
@@ -108,8 +109,8 @@ QUICK = (
 )
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
-TILES = "tiles"
-LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", PLANES, TILES))
+TILES, FITTING = "tiles", "fitting"
+LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", PLANES, TILES, FITTING))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_WORK = 100_000
 """Operations of ``tile`` in all functions that are tried for one: nothing more is tried then, so that a large function
@@ -187,6 +188,7 @@ class _Choice:
         self.is_late = True
         if self.is_transformed:
             self._save(TILES, {ROOM: IntegerAttr(0, i64)})
+            self._fitting(sizes)
             for least in some_of(sizes):
                 self._try_both(IntegerAttr(least, i64))
         if self.is_put_off:
@@ -325,6 +327,14 @@ class _Choice:
         assert isinstance(cut, IntegerAttr)
         self._try({DIRECT: least, CUT: min(cut, least, key=lambda attr: attr.value.data)})
 
+    def _fitting(self, sizes: Sequence[int]) -> None:
+        """Leave images as they are where there is no room for their tiles; without borders, too."""
+        names = dict.fromkeys((*saved(self.func), TILES, FITTING))
+        chosen = {SAVES: ArrayAttr([*map(StringAttr, names)]), ROOM: IntegerAttr(self.most, i64)}
+        self._try(chosen)
+        for least in some_of(sizes):
+            self._try({**chosen, CUT: IntegerAttr(least, i64)})
+
     def _save(self, name: str, others: Mapping[str, Attribute] | None = None) -> None:
         names = dict.fromkeys((*saved(self.func), name))
         self._try({SAVES: ArrayAttr([*map(StringAttr, names)]), **(others or {})})
@@ -383,7 +393,7 @@ class _Choice:
         problem = problem_of(made, self.around)
         self.last = Base(self._key(), made, self.pairs)
         ops = ops_of(made.body.block)
-        is_transformed = any(isinstance(op, WinogradInputOp) for op in ops)
+        is_transformed = any(isinstance(op, WinogradInputOp | WinogradOp) for op in ops)
         has_parts = any(isinstance(op, PartsOp) for op in ops)
         asked.update(self._asked_before())
         tried = Tried(bound_of(problem), is_transformed, has_parts, problem, len(ops), asked)

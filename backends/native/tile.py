@@ -553,3 +553,10 @@ class NormOp(TemplateOp):
 def body_of(count: int) -> Region:
     """An empty body of ``count`` numbers."""
     return Region(Block(arg_types=[f32] * count))
+
+
+def identity() -> Region:
+    """A body that is its argument."""
+    region = body_of(1)
+    region.block.add_op(YieldOp(region.block.args[0]))
+    return region

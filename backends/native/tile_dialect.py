@@ -28,7 +28,7 @@ from etir.backends.native.tile import (
     YieldOp,
 )
 from etir.backends.native.view import ViewOp
-from etir.backends.native.winograd import WinogradInputOp, WinogradOutputOp
+from etir.backends.native.winograd import WinogradInputOp, WinogradOp, WinogradOutputOp
 from etir.dialects.definitions import quick
 
 TILE = quick(Dialect(
@@ -36,7 +36,7 @@ TILE = quick(Dialect(
     [
         YieldOp, WeightOp, BufferOp, BrgemmOp, DepthwiseOp, DepthwiseInsideOp, PoolOp, ReduceOp, PackOp, MapOp,
         SoftmaxOp, NormOp, ResizeOp, GatherOp, TakeOp, ScanOp, LoopOp, RowsOp, ViewOp, FlagsOp,
-        WinogradInputOp, WinogradOutputOp,
+        WinogradInputOp, WinogradOutputOp, WinogradOp,
     ],
     [SizesAttr],
 ))  # fmt: skip

@@ -23,7 +23,7 @@ from etir.backends.native.passes.tile_order import is_in_order
 from etir.backends.native.passes.tile_pieces import may_copy_pieces
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.users import writers_of
-from etir.backends.native.winograd import WinogradInputOp
+from etir.backends.native.winograd import WinogradInputOp, WinogradOp
 from etir.passes.analysis.planning.problem import Problem
 
 PLANNED = frozenset(("deep", "dense"))
@@ -69,7 +69,7 @@ class Base:
     def needs_tiles(self) -> bool:
         """Whether images that are transformed are among what there is where it needs most."""
         buffers = [self.need.buffers[key] for key in self.need.there]
-        return any(isinstance(op, WinogradInputOp) for value in buffers for op in writers_of(value))
+        return any(isinstance(op, WinogradInputOp | WinogradOp) for value in buffers for op in writers_of(value))
 
     def may_change(self, name: str) -> bool:
         """Whether one of ``BY_PLAN`` finds something in the function."""

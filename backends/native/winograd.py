@@ -32,6 +32,7 @@ from xdsl.ir import Region, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, region_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
+from etir.backends.native.loop import SLOTS
 from etir.backends.native.tile import TemplateOp, shape_of, verify_body
 
 if TYPE_CHECKING:
@@ -86,6 +87,16 @@ def _verify_image(tiles: Sequence[int], image: Sequence[int]) -> None:
         raise VerifyException(f"an image of {list(image)} has {wanted} tiles, not {tiles[1]}")
 
 
+def verify_borders(x: SSAValue, borders: Sequence[int]) -> None:
+    """Raises VerifyException unless ``borders`` are those of an image of [..., h, w, c] that has a window."""
+    if len(borders) != 4 or not all(0 <= n < WINDOW for n in borders):
+        raise VerifyException(f"a border is four numbers from 0 to {WINDOW - 1}")
+    extents = shape_of(x)[-3:-1]
+    beside = (sum(borders[:2]), sum(borders[2:]))
+    if len(shape_of(x)) < 3 or any(n + more < WINDOW for n, more in zip(extents, beside, strict=True)):
+        raise VerifyException("an image [..., h, w, c] with its border has a window of 3x3 at least")
+
+
 @irdl_op_definition
 class WinogradInputOp(TemplateOp):
     """``v = B' d B`` of the tiles of an image: x [..., h, w, c], v [16, tiles, c].
@@ -124,10 +135,7 @@ class WinogradInputOp(TemplateOp):
         return [self.v]
 
     def verify_(self) -> None:
-        if len(self.borders) != 4 or not all(0 <= n < WINDOW for n in self.borders):
-            raise VerifyException(f"a border is four numbers from 0 to {WINDOW - 1}")
-        if len(shape_of(self.x)) < 3 or min(self.result[-3:-1]) < 1:
-            raise VerifyException("an image [..., h, w, c] with its border has a window of 3x3 at least")
+        verify_borders(self.x, self.borders)
         _verify_image(shape_of(self.v), self.result)
 
 
@@ -158,4 +166,86 @@ class WinogradOutputOp(TemplateOp):
         _verify_image(shape_of(self.m), shape_of(self.c))
         if any(shape_of(e) != shape_of(self.c) for e in self.extra):
             raise VerifyException("extra operands have the shape of c")
+        verify_body(self.body, 1 + len(self.extra))
+
+
+@irdl_op_definition
+class WinogradOp(TemplateOp):
+    """A convolution: x [..., h, w, c], weights u [16, panels, c, panel], c and extra [..., h', w', n].
+
+    It is done tile by tile, a few of them at a time: v [slots, 16, tiles, c] and m [slots, 16, tiles, n] are what
+    those become, and their sums. Threads have runs of tiles, and a slot each. ``border`` is that of
+    :class:`WinogradInputOp`.
+    """
+
+    name = "tile.winograd"
+    x = operand_def(MemRefType)
+    u = operand_def(MemRefType)
+    c = operand_def(MemRefType)
+    extra = var_operand_def(MemRefType)
+    v = operand_def(MemRefType)
+    m = operand_def(MemRefType)
+    border = prop_def(ArrayAttr[IntegerAttr])
+    body = region_def("single_block")
+    assembly_format = (
+        "$x `,` $u `,` $c `(` $extra `)` `memory` $v `,` $m `border` $border (`schedule` $schedule^)? attr-dict `:` "
+        "type($x) `,` type($u) `,` type($c) `(` type($extra) `)` `,` type($v) `,` type($m) $body"
+    )
+
+    def __init__(
+        self,
+        x: SSAValue,
+        u: SSAValue,
+        c: SSAValue,
+        extra: Sequence[SSAValue],
+        memory: tuple[SSAValue, SSAValue],
+        border: Sequence[int],
+        body: Region,
+    ):
+        numbers = ArrayAttr([IntegerAttr(n, i64) for n in border])
+        super().__init__(operands=[x, u, c, extra, *memory], properties={"border": numbers}, regions=[body])
+
+    @property
+    def borders(self) -> tuple[int, ...]:
+        """Rows above and below the image, columns before and after it."""
+        return tuple(n.value.data for n in self.border.data)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the result."""
+        *lead, h, w, _ = shape_of(self.c)
+        return math.prod(lead) * tiles_of(h) * tiles_of(w)
+
+    @property
+    def at_once(self) -> int:
+        """Tiles that are transformed, multiplied and written before others are."""
+        return shape_of(self.v)[2]
+
+    def reads(self) -> list[SSAValue]:
+        return [self.x, self.u, *self.extra]
+
+    def writes(self) -> list[SSAValue]:
+        return [self.c, self.v, self.m]
+
+    def makes(self) -> list[SSAValue]:
+        return [self.c]
+
+    def verify_(self) -> None:
+        verify_borders(self.x, self.borders)
+        *lead, h, w, depth = shape_of(self.x)
+        top, bottom, left, right = self.borders
+        columns = shape_of(self.c)[-1]
+        wanted = (*lead, h + top + bottom - WINDOW + 1, w + left + right - WINDOW + 1, columns)
+        if shape_of(self.c) != wanted or any(shape_of(e) != wanted for e in self.extra):
+            raise VerifyException(f"the result and the extra operands are {list(wanted)}")
+        if len(shape_of(self.u)) != 4 or shape_of(self.u)[0] != POINTS or shape_of(self.u)[2] != depth:
+            raise VerifyException(f"weights are [{POINTS}, panels, {depth}, panel]")
+        panels, panel = shape_of(self.u)[1], shape_of(self.u)[3]
+        if not (panels - 1) * panel < columns <= panels * panel:
+            raise VerifyException(f"{panels} panels of {panel} have no {columns} columns")
+        slots, points, tiles, channels = shape_of(self.v) if len(shape_of(self.v)) == 4 else (0, 0, 0, 0)
+        if not 1 <= slots <= SLOTS or points != POINTS or tiles < 1 or channels != depth:
+            raise VerifyException(f"tiles are [1 to {SLOTS} slots, {POINTS}, tiles, {depth}]")
+        if shape_of(self.m) != (slots, POINTS, tiles, columns):
+            raise VerifyException(f"sums are {[slots, POINTS, tiles, columns]}")
         verify_body(self.body, 1 + len(self.extra))

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.kernels.template import CFunction, Template, body_function, run_body, template
@@ -52,7 +52,8 @@ def _sum(terms: Sequence[tuple[int, str]]) -> str:
     return first[1] + "".join(f" {'+' if sign > 0 else '-'} {name}" for sign, name in rest)
 
 
-def _illegal(op: WinogradInputOp | WinogradOutputOp, image: SSAValue, tiles: SSAValue) -> str | None:
+def why_not(image: SSAValue, tiles: SSAValue) -> str | None:
+    """Why an image and its transformed tiles have no C."""
     if not is_known((*shape_of(image), *strides_of(image.type), *strides_of(tiles.type))):
         return "tiles are of an image whose sizes are known"
     if strides_of(image.type)[-1] != 1 or strides_of(tiles.type)[-1] != 1:
@@ -81,62 +82,113 @@ def _runs(extent: int, first: int, size: int, count: int) -> list[Run]:
     return found
 
 
-def _function(
-    result: Sequence[int],
-    rows: Sequence[Run],
-    columns: Sequence[Run],
-    operands: Sequence[tuple[str, SSAValue]],
-    tiles: SSAValue,
-    parts: Sequence[Tile],
-    *,
-    first: Sequence[str] = (),
-    at_tile: Sequence[str] = (),
-) -> CFunction:
-    """A loop over rows of tiles of a result [..., h, w, channels], all of them once for each of ``parts``. ``operands``
-    lie as the image does; their names have the address of a tile in what a part makes for the rows and columns of it
-    that are there. ``first`` are statements before everything, ``at_tile``
-    those at the start of each tile.
-    """
-    *lead, h, w, channels = result
-    high, wide = tiles_of(h), tiles_of(w)
-    _, each, _ = strides_of(tiles.type)
-    count_of_rows = math.prod(lead) * high
-    lines = [*first, "for (long unit = begin; unit < end; ++unit) {"]
-    lines += [
-        f"  const long row = unit % {count_of_rows}, part = unit / {count_of_rows};",
-        f"  const long y = row % {high};",
-    ]
-    lines.append(f"  long left = row / {high};")
-    for d in reversed(range(len(lead))):
-        lines.append(f"  const long d{d} = left % {lead[d]}; left /= {lead[d]};")
-    lines.append("  (void)left; (void)part;")
+@dataclass(frozen=True)
+class Transform:
+    """What is done at each tile of a result [..., h, w, channels]: the calls that ``parts`` make, all of them or one.
 
-    at_x: list[str] = []
-    for number, (name, value) in enumerate(operands):
-        if value is tiles:
-            at = f" + (row * {wide} + x) * {each}"
-        else:
+    ``rows`` and ``columns`` of tiles have the same rows (columns) that are there. ``operands`` lie as the image does,
+    but for ``tiles``; their names have the address of a tile in what a part makes for the rows and columns of it that
+    are there. ``first`` are statements before everything, ``at_tile`` those at the start of each tile, ``helpers`` the
+    functions that are called.
+    """
+
+    result: tuple[int, ...]
+    rows: Sequence[Run]
+    columns: Sequence[Run]
+    operands: Sequence[tuple[str, SSAValue]]
+    tiles: SSAValue
+    parts: Sequence[Tile]
+    helpers: dict[str, str]
+    first: Sequence[str] = ()
+    at_tile: Sequence[str] = ()
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The dims of images."""
+        return self.result[:-3]
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows of tiles, and tiles of a row."""
+        return tiles_of(self.result[-3]), tiles_of(self.result[-2])
+
+    def row(self) -> list[str]:
+        """Declarations of where row ``row`` of tiles is."""
+        high, _ = self.extents
+        lines = [f"const long y = row % {high};", f"long left = row / {high};"]
+        for d in reversed(range(len(self.lead))):
+            lines.append(f"const long d{d} = left % {self.lead[d]}; left /= {self.lead[d]};")
+        return [*lines, "(void)left;"]
+
+    def addresses(self, index: str) -> list[str]:
+        """Declarations of the addresses of tile ``x`` of a row, which is ``index`` among the transformed ones."""
+        found: list[str] = []
+        for number, (name, value) in enumerate(self.operands):
             steps = strides_of(value.type)
-            at = "".join(f" + d{d} * {steps[d]}" for d in range(len(lead)) if steps[d])
-            at += f" + y * {OUT * steps[-3]} + x * {OUT * steps[-2]}"
-        at_x.append(f"float* const {name} = p{number}{at};")
-    # One loop that chooses what a tile calls: with a loop for each, compilers optimize the addresses in all of them.
-    for start, count, some_rows in rows:
-        if count < high:
-            lines.append(f"  if (y >= {start} && y < {start + count})")
-        lines += [f"  for (long x = 0; x < {wide}; ++x) {{", *(f"    {line}" for line in (*at_x, *at_tile))]
-        for part, tile in enumerate(parts):
-            chosen = f"if (part == {part}) " if len(parts) > 1 else ""
-            lines.append(f"    {chosen}{{")
-            for number, (begin, run, some_columns) in enumerate(columns):
-                before = "else " if number else ""
-                where = f"if (x < {begin + run}) " if number + 1 < len(columns) else ""
-                lines.append(f"      {before}{where}{tile(some_rows, some_columns)}")
+            if value is self.tiles:
+                at = f" + ({index}) * {steps[-2]}"
+            else:
+                at = "".join(f" + d{d} * {steps[d]}" for d in range(len(self.lead)) if steps[d])
+                at += f" + y * {OUT * steps[-3]} + x * {OUT * steps[-2]}"
+            found.append(f"float* const {name} = p{number}{at};")
+        return [*found, *self.at_tile]
+
+    def calls(self, tile: Tile, rows: Sequence[bool]) -> list[str]:
+        """What is called at a tile that has these rows."""
+        lines: list[str] = []
+        for number, (begin, run, columns) in enumerate(self.columns):
+            before = "else " if number else ""
+            where = f"if (x < {begin + run}) " if number + 1 < len(self.columns) else ""
+            lines.append(f"{before}{where}{tile(rows, columns)}")
+        return lines
+
+    def function(self) -> CFunction:
+        """A loop over rows of tiles, all of them once for each of the parts."""
+        high, wide = self.extents
+        count_of_rows = math.prod(self.lead) * high
+        lines = [*self.first, "for (long unit = begin; unit < end; ++unit) {"]
+        lines += [
+            f"  const long row = unit % {count_of_rows}, part = unit / {count_of_rows};",
+            *(f"  {line}" for line in self.row()),
+            "  (void)part;",
+        ]
+        # One loop that chooses what a tile calls: with a loop for each, compilers optimize the addresses in all of
+        # them.
+        for start, count, some_rows in self.rows:
+            if count < high:
+                lines.append(f"  if (y >= {start} && y < {start + count})")
+            lines.append(f"  for (long x = 0; x < {wide}; ++x) {{")
+            lines += [f"    {line}" for line in self.addresses(f"row * {wide} + x")]
+            for part, tile in enumerate(self.parts):
+                chosen = f"if (part == {part}) " if len(self.parts) > 1 else ""
+                lines.append(f"    {chosen}{{")
+                lines += [f"      {line}" for line in self.calls(tile, some_rows)]
+                lines.append("    }")
+            lines.append("  }")
+        lines.append("}")
+        grain = max(1, GRAIN * len(self.parts) // (POINTS * wide * self.result[-1]))
+        return CFunction(
+            "\n".join(lines), count_of_rows * len(self.parts), grain, (*self.helpers.values(),), calls=True
+        )
+
+    def of_tiles(self, name: str) -> str:
+        """``void NAME(float* p0, ..., long from, long to)``: tiles ``from`` to ``to`` of all of them; the transformed
+        ones begin with the first of these.
+        """
+        high, wide = self.extents
+        given = ", ".join(f"float* const p{number}" for number in range(len(self.operands)))
+        lines = [f"ETIR_NOINLINE void {name}({given}, long from, long to) {{", *(f"  {line}" for line in self.first)]
+        lines += [
+            "  for (long tile = from; tile < to; ++tile) {",
+            f"    const long row = tile / {wide}, x = tile % {wide};",
+        ]
+        lines += [f"    {line}" for line in (*self.row(), *self.addresses("tile - from"))]
+        for start, count, some_rows in self.rows:
+            where = f"if (y >= {start} && y < {start + count}) " if count < high else ""
+            lines.append(f"    {where}{{")
+            lines += [f"      {line}" for tile in self.parts for line in self.calls(tile, some_rows)]
             lines.append("    }")
-        lines.append("  }")
-    lines.append("}")
-    grain = max(1, GRAIN * len(parts) // (POINTS * wide * channels))
-    return CFunction("\n".join(lines), count_of_rows * len(parts), grain, calls=True)
+        return "\n".join([*lines, "  }", "}"])
 
 
 def _helper(name: str, parameters: str, lanes: Callable[[str], list[str]], channels: int, cpu: Cpu) -> str:
@@ -163,6 +215,96 @@ def _store(at: str, value: str, some: str) -> str:
     return f"vstore_some({at}, {value}, {some});" if some else f"vstore({at}, {value});"
 
 
+def input_transform(x: SSAValue, v: SSAValue, borders: Sequence[int], result: tuple[int, ...], cpu: Cpu) -> Transform:
+    """``v = B' d B`` of the tiles of an image ``x`` with its borders; ``result`` is [..., h, w, channels of ``x``]."""
+    *_, h, w, channels = shape_of(x)
+    row, column, _ = strides_of(x.type)[-3:]
+    point = strides_of(v.type)[-3]
+    top, _, left, _ = borders
+    high, wide = (tiles_of(extent) for extent in result[-3:-1])
+    rows, columns = _runs(h, -top, IN, high), _runs(w, -left, IN, wide)
+    # Tiles that lack rows read zeros in their place, also where all tiles of an operation do, as in a block at the
+    # top of an image: code for each of the borders, and corners, is three times as long. Columns that lack are not
+    # read, since tiles of small images have few others.
+    zeros = (IN - 1) * column + -(-channels // cpu.vector) * cpu.vector
+    is_one = any(not all(there) for *_, there in rows) and zeros <= MOST_ZEROS
+    first: list[str] = []
+    at_tile: list[str] = []
+    if is_one:
+        first += [
+            f"float zeros[{zeros}];",
+            f"for (long i = 0; i + {cpu.vector} <= {zeros}; i += {cpu.vector}) vstore(zeros + i, vset(0.0f));",
+        ]
+        if zeros % cpu.vector:
+            first.append(f"vstore(zeros + {zeros - cpu.vector}, vset(0.0f));")
+        for y in range(IN):
+            there = f"(unsigned long)(y * {OUT} + {y - top}) < {h}"
+            at = f"x_ + {(y - top) * row}"
+            at_tile.append(f"const float* const x{y} = {there} ? {at} : zeros + {left * column};")
+        rows = [(0, high, (True,) * IN)]
+    helpers: dict[str, str] = {}
+
+    def half(points: Sequence[int], rows: Sequence[bool], columns: Sequence[bool]) -> str:
+        """The call that makes some rows of the transformed tile."""
+        name = f"@_{points[0]}_{_marks(rows)}_{_marks(columns)}"
+        used = [y for y in range(IN) if any(BT[i][y] for i in points)]
+        given = ", ".join(f"const float* x{y}" for y in used) + ", float* v, long column, long point"
+        lanes = partial(_half, points, rows, columns, left)
+        helpers[name] = _helper(name, given, lanes, channels, cpu)
+        at = [f"x{y}" if is_one else f"x_ + {(y - top) * row}" if rows[y] else "x_" for y in used]
+        return f"{name}({', '.join(at)}, v + {points[0] * IN * point}, {column}, {point}, {channels});"
+
+    halves = [partial(half, points) for points in (range(IN // 2), range(IN // 2, IN))]
+    operands = [("x_", x), ("v", v)]
+    return Transform(result, rows, columns, operands, v, halves, helpers, first, at_tile)
+
+
+def output_transform(m: SSAValue, c: SSAValue, extra: Sequence[SSAValue], body: Block, cpu: Cpu) -> Transform:
+    """``c = body(A' m A, extra)`` of the tiles of an image ``c``."""
+    point = strides_of(m.type)[-3]
+    channels = shape_of(c)[-1]
+    written = [("c", c), *((f"e{i}", e) for i, e in enumerate(extra))]
+    steps = [(name, *strides_of(value.type)[-3:-1]) for name, value in written]
+    helpers = {"": body_function(body)}
+
+    def at(name: str, value: SSAValue, y: int, x: int) -> str:
+        row, column, channel = strides_of(value.type)[-3:]
+        there = [name] + [f"{name}_row"] * (y and row != 0) + [f"{name}_column"] * (x and column != 0)
+        return " + ".join(there) + (" + j" if channel else "")
+
+    def lanes(rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
+        lines = [f"vf y{i}{x};" for i in range(sum(rows)) for x in range(IN)]
+        for x in range(IN):
+            lines.append("{")
+            lines += [f"  const vf m{i} = {_load(f'm + {i * IN + x} * point + j', some)};" for i in range(IN)]
+            for i in range(sum(rows)):
+                lines.append(f"  y{i}{x} = {_sum([(AT[i][k], f'm{k}') for k in range(IN) if AT[i][k]])};")
+            lines.append("}")
+        for i in range(sum(rows)):
+            for n in range(sum(columns)):
+                values = [_sum([(AT[n][x], f"y{i}{x}") for x in range(IN) if AT[n][x]])]
+                for number, e in enumerate(extra):
+                    from_ = at(f"e{number}", e, i, n)
+                    values.append(_load(from_, some) if strides_of(e.type)[-1] else f"vset(({from_})[0])")
+                lines.append(_store(at("c", c, i, n), f"@_body({', '.join(values)})", some))
+        return lines
+
+    def tile(rows: Sequence[bool], columns: Sequence[bool]) -> str:
+        """The call that makes a tile of the result."""
+        name = f"@_{_marks(rows)}_{_marks(columns)}"
+        pointers = ", ".join(f"{'' if name == 'c' else 'const '}float* {name}" for name, _ in written)
+        given = ", ".join(f"long {name}_row, long {name}_column" for name, _ in written)
+        parameters = f"const float* m, {pointers}, long point, {given}"
+        helpers[name] = _helper(name, parameters, partial(lanes, rows, columns), channels, cpu)
+        names, numbers = ", ".join(n for n, _ in written), ", ".join(f"{r}, {c}" for _, r, c in steps)
+        return f"{name}(m, {names}, {point}, {numbers}, {channels});"
+
+    operands = [("m", m), *written]
+    *_, h, w, _ = shape_of(c)
+    runs = _runs(h, 0, OUT, tiles_of(h)), _runs(w, 0, OUT, tiles_of(w))
+    return Transform(shape_of(c), *runs, operands, m, [tile], helpers)
+
+
 @template(WinogradInputOp)
 class WinogradInput(Template):
     """Tiles of an image, transformed."""
@@ -170,50 +312,10 @@ class WinogradInput(Template):
     name = "winograd_input"
 
     def illegal(self, op: WinogradInputOp, cpu: Cpu) -> str | None:
-        return _illegal(op, op.x, op.v)
+        return why_not(op.x, op.v)
 
     def c(self, op: WinogradInputOp, cpu: Cpu) -> CFunction:
-        *_, h, w, channels = shape_of(op.x)
-        row, column, _ = strides_of(op.x.type)[-3:]
-        point = strides_of(op.v.type)[0]
-        top, _, left, _ = op.borders
-        high, wide = (tiles_of(extent) for extent in op.result[-3:-1])
-        rows, columns = _runs(h, -top, IN, high), _runs(w, -left, IN, wide)
-        # Tiles that lack rows read zeros in their place, also where all tiles of an operation do, as in a block at the
-        # top of an image: code for each of the borders, and corners, is three times as long. Columns that lack are not
-        # read, since tiles of small images have few others.
-        zeros = (IN - 1) * column + -(-channels // cpu.vector) * cpu.vector
-        is_one = any(not all(there) for *_, there in rows) and zeros <= MOST_ZEROS
-        first: list[str] = []
-        at_tile: list[str] = []
-        if is_one:
-            first += [
-                f"float zeros[{zeros}];",
-                f"for (long i = 0; i + {cpu.vector} <= {zeros}; i += {cpu.vector}) vstore(zeros + i, vset(0.0f));",
-            ]
-            if zeros % cpu.vector:
-                first.append(f"vstore(zeros + {zeros - cpu.vector}, vset(0.0f));")
-            for y in range(IN):
-                there = f"(unsigned long)(y * {OUT} + {y - top}) < {h}"
-                at = f"x_ + {(y - top) * row}"
-                at_tile.append(f"const float* const x{y} = {there} ? {at} : zeros + {left * column};")
-            rows = [(0, high, (True,) * IN)]
-        helpers: dict[str, str] = {}
-
-        def half(points: Sequence[int], rows: Sequence[bool], columns: Sequence[bool]) -> str:
-            """The call that makes some rows of the transformed tile."""
-            name = f"@_{points[0]}_{_marks(rows)}_{_marks(columns)}"
-            used = [y for y in range(IN) if any(BT[i][y] for i in points)]
-            given = ", ".join(f"const float* x{y}" for y in used) + ", float* v, long column, long point"
-            lanes = partial(_half, points, rows, columns, left)
-            helpers[name] = _helper(name, given, lanes, channels, cpu)
-            at = [f"x{y}" if is_one else f"x_ + {(y - top) * row}" if rows[y] else "x_" for y in used]
-            return f"{name}({', '.join(at)}, v + {points[0] * IN * point}, {column}, {point}, {channels});"
-
-        halves = [partial(half, points) for points in (range(IN // 2), range(IN // 2, IN))]
-        operands = [("x_", op.x), ("v", op.v)]
-        function = _function(op.result, rows, columns, operands, op.v, halves, first=first, at_tile=at_tile)
-        return replace(function, helpers=tuple(helpers.values()))
+        return input_transform(op.x, op.v, op.borders, op.result, cpu).function()
 
     def numpy(self, op: WinogradInputOp, operands: Sequence[Any]) -> None:
         import numpy as np
@@ -264,57 +366,14 @@ class WinogradOutput(Template):
     def illegal(self, op: WinogradOutputOp, cpu: Cpu) -> str | None:
         if any(strides_of(e.type)[-1] not in (0, 1) for e in op.extra if shape_of(e)[-1] != 1):
             return "channels of the extra operands lie side by side, or are one"
-        return _illegal(op, op.c, op.m)
+        return why_not(op.c, op.m)
 
     def in_place(self, op: WinogradOutputOp) -> Sequence[SSAValue]:
         """Extra operands are read when their float is written."""
         return op.extra
 
     def c(self, op: WinogradOutputOp, cpu: Cpu) -> CFunction:
-        point = strides_of(op.m.type)[0]
-        channels = shape_of(op.c)[-1]
-        written = [("c", op.c), *((f"e{i}", e) for i, e in enumerate(op.extra))]
-        steps = [(name, *strides_of(value.type)[-3:-1]) for name, value in written]
-        body = body_function(op.body.block)
-        helpers = {"": body}
-
-        def at(name: str, value: SSAValue, y: int, x: int) -> str:
-            row, column, channel = strides_of(value.type)[-3:]
-            there = [name] + [f"{name}_row"] * (y and row != 0) + [f"{name}_column"] * (x and column != 0)
-            return " + ".join(there) + (" + j" if channel else "")
-
-        def lanes(rows: Sequence[bool], columns: Sequence[bool], some: str) -> list[str]:
-            lines = [f"vf y{i}{x};" for i in range(sum(rows)) for x in range(IN)]
-            for x in range(IN):
-                lines.append("{")
-                lines += [f"  const vf m{i} = {_load(f'm + {i * IN + x} * point + j', some)};" for i in range(IN)]
-                for i in range(sum(rows)):
-                    lines.append(f"  y{i}{x} = {_sum([(AT[i][k], f'm{k}') for k in range(IN) if AT[i][k]])};")
-                lines.append("}")
-            for i in range(sum(rows)):
-                for n in range(sum(columns)):
-                    values = [_sum([(AT[n][x], f"y{i}{x}") for x in range(IN) if AT[n][x]])]
-                    for number, e in enumerate(op.extra):
-                        from_ = at(f"e{number}", e, i, n)
-                        values.append(_load(from_, some) if strides_of(e.type)[-1] else f"vset(({from_})[0])")
-                    lines.append(_store(at("c", op.c, i, n), f"@_body({', '.join(values)})", some))
-            return lines
-
-        def tile(rows: Sequence[bool], columns: Sequence[bool]) -> str:
-            """The call that makes a tile of the result."""
-            name = f"@_{_marks(rows)}_{_marks(columns)}"
-            pointers = ", ".join(f"{'' if name == 'c' else 'const '}float* {name}" for name, _ in written)
-            given = ", ".join(f"long {name}_row, long {name}_column" for name, _ in written)
-            parameters = f"const float* m, {pointers}, long point, {given}"
-            helpers[name] = _helper(name, parameters, partial(lanes, rows, columns), channels, cpu)
-            names, numbers = ", ".join(n for n, _ in written), ", ".join(f"{r}, {c}" for _, r, c in steps)
-            return f"{name}(m, {names}, {point}, {numbers}, {channels});"
-
-        operands = [("m", op.m), *written]
-        *_, h, w, _ = shape_of(op.c)
-        runs = _runs(h, 0, OUT, tiles_of(h)), _runs(w, 0, OUT, tiles_of(w))
-        function = _function(shape_of(op.c), *runs, operands, op.m, [tile])
-        return replace(function, helpers=tuple(helpers.values()))
+        return output_transform(op.m, op.c, op.extra, op.body.block, cpu).function()
 
     def numpy(self, op: WinogradOutputOp, operands: Sequence[Any]) -> None:
         import numpy as np

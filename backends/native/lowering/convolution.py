@@ -21,7 +21,7 @@ from etir.backends.native.lowering.winograd import REASON
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
 from etir.backends.native.shared import SHARED
-from etir.backends.native.tile import BrgemmOp, YieldOp, body_of, memref, row_major
+from etir.backends.native.tile import BrgemmOp, memref, row_major
 from etir.backends.native.windows import Window, border_for
 from etir.dialects.copying import copy_of_region
 from etir.dialects.schema_op import SchemaOp
@@ -137,20 +137,12 @@ def product(
     c: Place,
     extras: Sequence[Place],
     taps: Sequence[int] = (),
-    direct: str = "",
 ) -> None:
-    """Add a product; ``direct`` says why it is not by Winograd's algorithm."""
+    """Add a product, which says why it is not by Winograd's algorithm if its windows are of 3x3."""
     lowering = found.lowering
     operands = found.operands(extras)
     region = copy_of_region(found.region)
     made = BrgemmOp(lowering.memref(a), b, lowering.memref(c), operands, region, taps)
-    if direct:
+    if direct := lowering.against_winograd(found.group):
         made.attributes[REASON] = StringAttr(direct)
     lowering.add(made, found.group)
-
-
-def identity() -> Region:
-    """A body that is its argument."""
-    region = body_of(1)
-    region.block.add_op(YieldOp(region.block.args[0]))
-    return region

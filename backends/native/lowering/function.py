@@ -238,17 +238,19 @@ class Lowering(Memory):
         if group not in self._against:
             root = group.root
             is_one = isinstance(root, SchemaOp)
-            self._against[group] = reason_for_all(group, root, self.func, self.target) if is_one else ""
+            self._against[group] = reason_for_all(group, root, self) if is_one else ""
         return self._against[group]
 
-    def room(self) -> int:
-        """Bytes for what the group that is lowered needs besides what it reads and makes; 0 where nothing says so."""
-        found = self.func.attributes.get(ROOM)
-        if not isinstance(found, IntegerAttr) or self.lowered is None:
+    def room(self, group: Operation | None = None) -> int:
+        """Bytes for what a group, by default the one that is lowered, needs besides what it reads and makes; 0 where
+        nothing says so.
+        """
+        found, group = self.func.attributes.get(ROOM), group or self.lowered
+        if not isinstance(found, IntegerAttr) or group is None:
             return 0
         if self._live is None:
             self._live = live_bytes_at(self.func)
-        return max(0, found.value.data - self._live[self.lowered])
+        return max(0, found.value.data - self._live[group])
 
     def reads_no_border(self, group: GroupOp) -> bool:
         """Whether a convolution or a pool reads an image without a border, in parts or by Winograd's algorithm."""

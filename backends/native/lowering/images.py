@@ -24,7 +24,6 @@ from etir.backends.native.lowering.convolution import (
     by_taps,
     for_lines,
     goes_by_rows,
-    identity,
     in_border,
     product,
     reads_planes,
@@ -37,6 +36,7 @@ from etir.backends.native.places import Place
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import (
     DepthwiseOp,
+    identity,
     memref,
     row_major,
 )
@@ -166,8 +166,7 @@ def _inside(found: Convolution, source: Place, taps: SSAValue) -> None:
 
 def _plain(found: Convolution, source: Place) -> None:
     lowering, window = found.lowering, found.window
-    against = lowering.against_winograd(found.group)
-    if against is None:
+    if lowering.against_winograd(found.group) is None:
         weight = (found.symbol, lowering.panel)
         lower_winograd(lowering, found.root, source, weight, found.target, found.extras, found.region)
         return
@@ -180,7 +179,7 @@ def _plain(found: Convolution, source: Place) -> None:
             _cut(found, x, ways)
         return
     if _is_read_as_it_lies(found, source):
-        _by_lines(found, source, against)
+        _by_lines(found, source)
         return
     x = found.bordered(source)
     n, h, w, out = found.target.shape
@@ -209,7 +208,7 @@ def _plain(found: Convolution, source: Place) -> None:
             a = Place(x.base, (first, second, kh, rows, kw * c), (*steps[:2], dy * row, steps[2], 1), x.offset)
             b = for_lines(filters, first, second)
             target, *extras = (p.permuted([*order, 3]) for p in (found.target, *found.extras))
-            product(found, a, lowering.memref(b), target, extras, (kh,), against)
+            product(found, a, lowering.memref(b), target, extras, (kh,))
             return
         steps = batch, sy * row, dy * row, dx * column, sx * column, channel
         a = Place(x.base, (n, h, kh, kw, w, c), steps, x.offset)
@@ -246,7 +245,7 @@ def _is_read_as_it_lies(found: Convolution, source: Place) -> bool:
     return is_run and no_border and window.groups == 1 and not found.pieces and found.channels is None
 
 
-def _by_lines(found: Convolution, source: Place, direct: str) -> None:
+def _by_lines(found: Convolution, source: Place) -> None:
     """A product with a tap for each channel and row of a window, and the window's columns as its depth. Patches of an
     image, which a transformer begins with, are products of that kind, without a copy that is larger than what follows.
     """
@@ -262,7 +261,7 @@ def _by_lines(found: Convolution, source: Place, direct: str) -> None:
     filters = lowering.weight(found.symbol, memref(dense), panel, True)
     steps = (0, 0, rows * columns * panel, columns * panel, dense[1] * panel, panel, 1)
     b = Place(filters, (n, h, c, kh, panels, kw, panel), steps, (top * columns + left) * panel)
-    product(found, a, lowering.memref(b), found.target, found.extras, (c, kh), direct)
+    product(found, a, lowering.memref(b), found.target, found.extras, (c, kh))
 
 
 def _order(n: int, h: int, w: int) -> tuple[int, int, int]:

@@ -7,11 +7,10 @@ the one whose neighbors are summed.
 from __future__ import annotations
 
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.lowering.convolution import identity
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
 from etir.backends.native.lowering.orders import result_in_order, turned
 from etir.backends.native.places import Place
-from etir.backends.native.tile import PoolOp
+from etir.backends.native.tile import PoolOp, identity
 
 
 @lowers("neighbors")

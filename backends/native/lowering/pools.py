@@ -9,12 +9,12 @@ from xdsl.ir import Region
 
 from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
-from etir.backends.native.lowering.convolution import goes_by_rows, identity, in_border, windows_in
+from etir.backends.native.lowering.convolution import goes_by_rows, in_border, windows_in
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
 from etir.backends.native.lowering.reductions import reduce_to
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
-from etir.backends.native.tile import PoolOp, YieldOp, body_of
+from etir.backends.native.tile import PoolOp, YieldOp, body_of, identity
 from etir.backends.native.uneven import Run, uneven_runs
 from etir.backends.native.windows import (
     Window,

@@ -18,12 +18,11 @@ from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.folds import Each, folds_of, reduced_dims
 from etir.backends.native.kernels.loops import collapsed
-from etir.backends.native.lowering.convolution import identity
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members
 from etir.backends.native.lowering.orders import result_in_order, turned
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
-from etir.backends.native.tile import MapOp, PoolOp, ReduceOp, YieldOp, body_of
+from etir.backends.native.tile import MapOp, PoolOp, ReduceOp, YieldOp, body_of, identity
 
 MOST_AS_ONE = 1 << 16
 """Elements of one number that one thread combines in less time than several take to begin."""

@@ -22,7 +22,6 @@ from etir.backends.native.body import Body
 from etir.backends.native.cpu import cpu
 from etir.backends.native.flags import flags
 from etir.backends.native.loop import LoopOp
-from etir.backends.native.lowering.convolution import identity
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.tile_share import share_kernels
 from etir.backends.native.passes.verify_tile import verify_function
@@ -42,6 +41,7 @@ from etir.backends.native.tile import (
     YieldOp,
     body_of,
     f32,
+    identity,
     memref,
     row_major,
 )

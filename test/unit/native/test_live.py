@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 import etir
+import etir.runtime
 from etir.backends.native import savings
 from etir.backends.native.live import live_bytes_at
-from etir.backends.native.winograd import WinogradInputOp
+from etir.backends.native.lowering.winograd import AT_ONCE, LEAST_AT_ONCE, REASON
+from etir.backends.native.winograd import WinogradInputOp, WinogradOp
 
 from etir_testing.native.functions import functions_of
 from etir_testing.native.images import here
@@ -55,18 +57,52 @@ def test_what_lives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_blocks_are_as_large_as_there_is_room_for() -> None:
-    """Where an image is kept the tiles are few at a time; they are many where there is."""
+    """Tiles of small weights are as many at a time as are quick where there is room; others are blocks of rows."""
     exported = torch.export.export(Net().eval(), (torch.randn(1, 8, 56, 56),))
     (tiled,) = functions_of(exported, here()[-1])
-    blocks: dict[int, int] = {}
-    for op in tiled.func.body.block.ops:
-        if isinstance(op, WinogradInputOp):
-            channels = op.result[-1]
-            blocks[channels] = blocks.get(channels, 0) + 1
-    assert 14 > blocks[64] > blocks[128]
+    ops = [*tiled.func.body.block.ops]
+    (window,) = (op for op in ops if isinstance(op, WinogradOp))
+    assert window.at_once == AT_ONCE
+    assert 14 > len([op for op in ops if isinstance(op, WinogradInputOp)]) > 0
 
     def memory(*delegates: str) -> int:
         made = etir.compile(exported, target="etir", delegates=delegates)
         return sum(sum(m.planned) + m.temp for m in made.runtime_memory().values())
 
     assert memory(f"native{{cpus={here()[-1]}}}") <= memory()
+
+
+class Upsampler(nn.Module):
+    """EDSR in small: the result of its last but one window is four times as large as images are before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.tail = nn.Conv2d(3, 64, 3, padding=1), nn.Conv2d(64, 3, 3, padding=1)
+        self.first, self.second = nn.Conv2d(64, 64, 3, padding=1), nn.Conv2d(64, 64, 3, padding=1)
+        self.up = nn.Sequential(nn.Conv2d(64, 256, 3, padding=1), nn.PixelShuffle(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.head(x)
+        y = x + self.second(self.first(x).relu())
+        return self.tail(self.up(x + y))
+
+
+def test_images_without_room_for_tiles_leave_others_theirs() -> None:
+    """One large window is multiplied as it is, and says why; the others, of images as large, are by tiles."""
+    torch.manual_seed(0)
+    module, x = Upsampler().eval(), torch.randn(1, 3, 24, 32)
+    exported = torch.export.export(module, (x,))
+    (tiled,) = functions_of(exported, here()[-1])
+    ops = [*tiled.func.body.block.ops]
+    windows = [op for op in ops if isinstance(op, WinogradOp)]
+    assert len(windows) == 2 and all(LEAST_AT_ONCE <= op.at_once < AT_ONCE for op in windows)
+    reasons = {str(op.attributes[REASON]) for op in ops if REASON in op.attributes}
+    assert any("no room for its tiles" in reason for reason in reasons)
+    program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]}}}"])
+    plain = etir.compile(exported, target="etir")
+    needs = [sum(sum(m.planned) + m.temp for m in made.runtime_memory().values()) for made in (program, plain)]
+    assert needs[0] <= needs[1]
+    got = torch.as_tensor(etir.runtime.load(program).forward(x)[0])
+    with torch.no_grad():
+        wanted = module.double()(x.double())
+    assert (got.double() - wanted).abs().max() <= 2e-6 * wanted.abs().max()

@@ -12,19 +12,21 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
 
 import etir
 import etir.runtime
 from etir.backends.native import savings
 from etir.backends.native.blob import Constant, read_blob
 from etir.backends.native.cpu import Cpu, cpu
+from etir.backends.native.kernels import template_of
 from etir.backends.native.lowering import function, winograd
 from etir.backends.native.lowering.winograd import REASON, cycles
 from etir.backends.native.packing import packed, unpacked
 from etir.backends.native.passes.tile_schedule import choose_schedules
 from etir.backends.native.passes.verify_tile import problems
 from etir.backends.native.tile import BrgemmOp, TemplateOp, WeightOp, memref
-from etir.backends.native.winograd import POINTS, WinogradInputOp, WinogradOutputOp
+from etir.backends.native.winograd import POINTS, WinogradInputOp, WinogradOp, WinogradOutputOp, tiles_of
 
 from etir_testing.native.blobs import blobs_of
 from etir_testing.native.functions import Tiled, functions_of
@@ -56,10 +58,20 @@ def free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch, free: None) -> None:
-    """However few the tiles are, and with blocks of a row of them."""
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As three operations on each block of rows, however small the weights are."""
+    monkeypatch.setattr(winograd, "WEIGHTS", 0)
+
+
+@pytest.fixture(params=["blocks", "tiles"])
+def taken(monkeypatch: pytest.MonkeyPatch, free: None, request: pytest.FixtureRequest) -> str:
+    """However few the tiles are, with blocks of a row of them; or as one operation, a few tiles at a time."""
     monkeypatch.setattr(winograd, "GAIN", 1e9)
     monkeypatch.setattr(winograd, "CACHES", 0)
+    monkeypatch.setattr(winograd, "WEIGHTS", 0 if request.param == "blocks" else 1e9)
+    monkeypatch.setattr(winograd, "AT_ONCE", 2)
+    monkeypatch.setattr(winograd, "LEAST_AT_ONCE", 1)
+    return request.param
 
 
 def ops_of(exported: torch.export.ExportedProgram) -> list[TemplateOp]:
@@ -75,22 +87,22 @@ def compiled(exported: torch.export.ExportedProgram) -> etir.Program:
     return etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]}}}"], fallback="refuse")
 
 
-@pytest.mark.usefixtures("taken")
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(2, 20))])
-def test_convolutions(seed: int) -> None:
+def test_convolutions(seed: int, taken: str) -> None:
     """What float64 gives; the interpreter and any number of threads the same; the program in the place of the code."""
     torch.manual_seed(seed)
     chance = random.Random(seed)
     # 0 is two images with no padding, odd rows and parts of a vector of channels.
     n, padding = (2, 0) if seed == 0 else (chance.randint(1, 2), chance.choice([0, 1, 1, (1, 0), 2]))
-    h, w, c, k = (7, 8, 21, 35) if seed == 0 else (chance.randint(3, 12) for _ in range(4))
+    h, w, c, k = (7, 8, 21, 35) if seed == 0 else (chance.randint(3 if taken == "blocks" else 7, 12) for _ in range(4))
     residual = padding != 0 and chance.random() < 0.6 and padding == 1
     act = chance.choice([torch.relu, F.silu, F.gelu, lambda y: y])
     block = Block(c, k, padding, chance.random() < 0.7, residual, act).eval()
     x = torch.randn(n, c, h, w)
     exported = export(block, x)
     (tiled,) = functions_of(exported, here()[-1])
-    assert any(isinstance(op, WinogradOutputOp) for op in tiled.func.walk())
+    form = WinogradOutputOp if taken == "blocks" else WinogradOp
+    assert any(isinstance(op, form) for op in tiled.func.walk())
     program = compiled(exported)
     got, two, without = (
         torch.as_tensor(etir.runtime.load(program, native=native, threads=threads).forward(x)[0])
@@ -165,7 +177,7 @@ def test_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reason is not None and "of the cycles" in reason
     assert reasons(export(nn.Conv2d(32, 32, 3, 2, 1), torch.randn(1, 32, 32, 32))) == [None]
     large = export(nn.Conv2d(64, 64, 3, padding=1), torch.randn(1, 64, 32, 32))
-    assert any(isinstance(op, WinogradInputOp) for op in ops_of(large))
+    assert any(isinstance(op, WinogradOp) for op in ops_of(large))
     monkeypatch.setattr(function, "panel_of", lambda target: 32)
     real = function.Lowering.__init__
 
@@ -173,7 +185,55 @@ def test_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
         real(self, func, replace(target, linked=True))  # type: ignore[arg-type]
 
     monkeypatch.setattr(function.Lowering, "__init__", init)
-    assert not any(isinstance(op, WinogradInputOp) for op in ops_of(large))
+    assert not any(isinstance(op, WinogradInputOp | WinogradOp) for op in ops_of(large))
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize(
+    ("channels", "side", "at_once"),
+    [
+        ((64, 64), 56, 28),  # seven rounds for each of four slots
+        ((64, 64), 32, 22),  # 256 tiles in three rounds
+        ((64, 64), 20, 0),  # fewer than one round
+        ((128, 128), 56, 0),  # weights of the whole second cache
+    ],
+)
+def test_small_weights_are_read_for_every_few_tiles(channels: tuple[int, int], side: int, at_once: int) -> None:
+    """Slots have as many rounds, of hardly fewer tiles each."""
+    c, k = channels
+    (tiled,) = functions_of(export(nn.Conv2d(c, k, 3, padding=1), torch.randn(1, c, side, side)), "x86-64-v4")
+    found = [op for op in tiled.func.walk() if isinstance(op, WinogradOp)]
+    assert [op.at_once for op in found] == ([at_once] if at_once else [])
+    assert all(op.tiles == tiles_of(side) ** 2 for op in found)
+
+
+class Residual(nn.Module):
+    """What a convolution adds to is the image that it reads, or one that nothing else reads."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.first, self.conv = nn.Conv2d(3, 64, 1), nn.Conv2d(64, 64, 3, padding=1)
+        self.own = own
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.first(x))
+        return self.conv(y) + y if self.own else self.conv(F.gelu(y)) + y
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize("own", [True, False])
+def test_what_is_added_is_written_over_where_no_tile_reads_it(own: bool) -> None:
+    """An image is read by tiles beside those that were written."""
+    torch.manual_seed(0)
+    module, x = Residual(own).eval(), torch.randn(1, 3, 32, 32)
+    exported = export(module, x)
+    (tiled,) = functions_of(exported, here()[-1])
+    (op,) = (op for op in tiled.func.walk() if isinstance(op, WinogradOp))
+    assert len(template_of(op).in_place(op)) == len(op.extra) - own
+    got = torch.as_tensor(etir.runtime.load(compiled(exported), threads=2).forward(x)[0])
+    with torch.no_grad():
+        wanted = module.double()(x.double())
+    assert (got.double() - wanted).abs().max() <= 2e-6 * wanted.abs().max()
 
 
 class Twice(nn.Module):
@@ -250,9 +310,32 @@ def test_text_that_was_changed_is_refused(number: int, plain: Tiled) -> None:
     assert id == "E1169" or found[0].location is not None
 
 
-@pytest.fixture
-def plain(free: None) -> Tiled:
+def tiled_convolution() -> Tiled:
     (found,) = functions_of(export(nn.Conv2d(64, 64, 3, padding=1), torch.randn(1, 64, 32, 32)), "x86-64-v3")
     choose_schedules(found.func, cpu("x86-64-v3"))
     assert problems(found.func, cpu("x86-64-v3"), found.shapes) == []
     return found
+
+
+@pytest.fixture
+def plain(free: None, blocks: None) -> Tiled:
+    return tiled_convolution()
+
+
+@pytest.mark.usefixtures("free")
+@pytest.mark.parametrize(
+    ("name", "value", "id", "said"),
+    [
+        ("border", ArrayAttr([IntegerAttr(1, i64)] * 3), "E1169", "a border is four numbers from 0 to 2"),
+        ("border", ArrayAttr([IntegerAttr(n, i64) for n in (1, 1, 1, 2)]), "E1169", "[1, 32, 33, 64]"),
+        ("schedule", DictionaryAttr({"lanes": IntegerAttr(2, i64)}), "E1164", "no entry 'lanes'"),
+        ("schedule", DictionaryAttr({"tile": ArrayAttr([IntegerAttr(9, i64)] * 2)}), "E1164", "depth and panels"),
+    ],
+)
+def test_text_of_all_of_it_that_was_changed_is_refused(name: str, value: Attribute, id: str, said: str) -> None:
+    func = tiled_convolution().func.clone()
+    (op,) = (op for op in func.walk() if isinstance(op, WinogradOp))
+    op.properties[name] = value
+    found = problems(func, cpu("x86-64-v3"), tiled_convolution().shapes)
+    assert [problem.id.id for problem in found][:1] == [id]
+    assert said in found[0].message
