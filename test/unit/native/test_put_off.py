@@ -64,7 +64,8 @@ def searched(monkeypatch: pytest.MonkeyPatch, some_work: int, share: float = 1.0
 
 def is_direct(key: Key) -> bool:
     """Whether some images are not transformed."""
-    return key[1][(savings.CUT, DIRECT, savings.LATE, savings.ROOM).index(DIRECT)] != "None"
+    is_large = key[1][(savings.CUT, DIRECT, savings.LATE, savings.ROOM).index(DIRECT)] != "None"
+    return is_large or savings.FITTING in key[0]
 
 
 def test_less_is_tried_for_the_same_choice(monkeypatch: pytest.MonkeyPatch) -> None:
