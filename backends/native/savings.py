@@ -334,6 +334,7 @@ class _Choice:
         self._try(chosen)
         for least in some_of(sizes):
             self._try({**chosen, CUT: IntegerAttr(least, i64)})
+        self._together(sizes, {**chosen, **({CUT: IntegerAttr(sizes[-1], i64)} if sizes else {})})
 
     def _save(self, name: str, others: Mapping[str, Attribute] | None = None) -> None:
         names = dict.fromkeys((*saved(self.func), name))

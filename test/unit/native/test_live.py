@@ -72,6 +72,19 @@ def test_blocks_are_as_large_as_there_is_room_for() -> None:
     assert memory(f"native{{cpus={here()[-1]}}}") <= memory()
 
 
+def check(module: nn.Module, exported: torch.export.ExportedProgram, x: torch.Tensor) -> None:
+    """All of it is code that takes no more memory than the kernels, and computes what float64 gives."""
+    program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]}}}"])
+    assert not any(found.rejected for found in program.delegation.backends)
+    plain = etir.compile(exported, target="etir")
+    needs = [sum(sum(m.planned) + m.temp for m in made.runtime_memory().values()) for made in (program, plain)]
+    assert needs[0] <= needs[1]
+    got = torch.as_tensor(etir.runtime.load(program).forward(x)[0])
+    with torch.no_grad():
+        wanted = module.double()(x.double())
+    assert (got.double() - wanted).abs().max() <= 2e-6 * wanted.abs().max()
+
+
 class Upsampler(nn.Module):
     """EDSR in small: the result of its last but one window is four times as large as images are before."""
 
@@ -98,11 +111,31 @@ def test_images_without_room_for_tiles_leave_others_theirs() -> None:
     assert len(windows) == 2 and all(LEAST_AT_ONCE <= op.at_once < AT_ONCE for op in windows)
     reasons = {str(op.attributes[REASON]) for op in ops if REASON in op.attributes}
     assert any("no room for its tiles" in reason for reason in reasons)
-    program = etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]}}}"])
-    plain = etir.compile(exported, target="etir")
-    needs = [sum(sum(m.planned) + m.temp for m in made.runtime_memory().values()) for made in (program, plain)]
-    assert needs[0] <= needs[1]
-    got = torch.as_tensor(etir.runtime.load(program).forward(x)[0])
-    with torch.no_grad():
-        wanted = module.double()(x.double())
-    assert (got.double() - wanted).abs().max() <= 2e-6 * wanted.abs().max()
+    check(module, exported, x)
+
+
+class Skip(nn.Module):
+    """A level of a U-Net: what is joined is the largest that lives, with the result of the window that reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 32, 3, padding=1)
+        self.below, self.up = nn.Conv2d(32, 64, 3, padding=1), nn.ConvTranspose2d(64, 32, 2, 2)
+        self.joined, self.last = nn.Conv2d(64, 32, 3, padding=1), nn.Conv2d(32, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.second(self.first(x).relu()).relu()
+        y = self.up(self.below(nn.functional.max_pool2d(x, 2)).relu())
+        return self.last(self.joined(torch.cat([y, x], 1)).relu())
+
+
+def test_windows_of_what_is_joined_leave_others_their_tiles() -> None:
+    """The window after the join has no room for tiles, and is found together with savings for the join."""
+    torch.manual_seed(0)
+    module, x = Skip().eval(), torch.randn(1, 3, 64, 64)
+    exported = torch.export.export(module, (x,))
+    (tiled,) = functions_of(exported, here()[-1])
+    ops = [*tiled.func.body.block.ops]
+    assert any(isinstance(op, WinogradOp) for op in ops)
+    assert any("no room for its tiles" in str(op.attributes.get(REASON)) for op in ops)
+    check(module, exported, x)
