@@ -21,6 +21,7 @@ from etir.backends.native.live import bytes_of_tensor
 from etir.backends.native.passes.tile_plan import problem_of
 from etir.backends.native.sizes import most
 from etir.backends.native.tile import BrgemmOp, MapOp, TemplateOp, shape_of
+from etir.backends.native.winograd import POINTS, WinogradOp
 from etir.backends.native.workspace import Planned
 from etir.backends.reference.lowered import LoweredFunction
 from etir.dialects.et.instructions import CallOp
@@ -83,6 +84,8 @@ def _work(op: Operation) -> int:
     """About how many operations on floats one of ``tile`` is: multiplications of a product, what a map does to each."""
     if isinstance(op, BrgemmOp):
         return math.prod(most(n) for n in shape_of(op.a)) * most(shape_of(op.c)[-1])
+    if isinstance(op, WinogradOp):
+        return POINTS * op.tiles * shape_of(op.x)[-1] * shape_of(op.c)[-1]
     if not isinstance(op, TemplateOp):
         return 0
     floats = max((math.prod(most(n) for n in shape_of(v)) for v in op.operands), default=0)

@@ -8,6 +8,8 @@ from torch import nn
 
 import etir
 import etir.runtime
+from etir import memory_bound
+from etir.backends.api.memory import DelegateNeeds
 from etir.backends.native import savings
 from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import AT_ONCE, LEAST_AT_ONCE, REASON
@@ -139,3 +141,18 @@ def test_windows_of_what_is_joined_leave_others_their_tiles() -> None:
     assert any(isinstance(op, WinogradOp) for op in ops)
     assert any("no room for its tiles" in str(op.attributes.get(REASON)) for op in ops)
     check(module, exported, x)
+
+
+def test_windows_by_tiles_are_as_much_work_as_their_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By work it is decided what may be left to the kernels."""
+    needs: list[DelegateNeeds] = []
+
+    def noted(need: DelegateNeeds, room: int) -> list[int]:
+        needs.append(need)
+        return []
+
+    monkeypatch.setattr(memory_bound, "cuts_of", noted)
+    monkeypatch.setattr(savings, "choose_savings", lambda *_: None)
+    exported = torch.export.export(nn.Conv2d(64, 64, 3, padding=1).eval(), (torch.randn(1, 64, 32, 32),))
+    etir.compile(exported, target="etir", delegates=[f"native{{cpus={here()[-1]}}}"])
+    assert max(step.work for step in needs[0].steps) == 16 * 256 * 64 * 64
