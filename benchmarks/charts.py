@@ -136,10 +136,12 @@ def bars(rows: Sequence[Bar], title: str, marks: Sequence[str] = (), longest: fl
 # --- roofline ---------------------------------------------------------------------------------------------------------
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT = 860, 460, 64, 30
+_ROUNDING = 1e-6
+"""What a distance may be less than it was made, as a sum of floats."""
 _DASHES = (' stroke-width="1.5"', ' stroke-width="1.5" stroke-dasharray="6 4"')
 
 
-def _apart(wanted: Sequence[tuple[float, float, str]], least: float) -> list[tuple[float, float, str]]:
+def apart(wanted: Sequence[tuple[float, float, str]], least: float) -> list[tuple[float, float, str]]:
     """Places of labels (x, y, text), moved down until none that they would touch is nearer than ``least``."""
     placed: list[tuple[float, float, str]] = []
     for x, y, text in sorted(wanted, key=lambda label: (label[1], label[0], label[2])):
@@ -147,7 +149,9 @@ def _apart(wanted: Sequence[tuple[float, float, str]], least: float) -> list[tup
             taken = [
                 other_y
                 for other_x, other_y, other in placed
-                if abs(y - other_y) < least and x < other_x + 6.4 * len(other) and other_x < x + 6.4 * len(text)
+                if abs(y - other_y) < least - _ROUNDING
+                and x < other_x + 6.4 * len(other)
+                and other_x < x + 6.4 * len(text)
             ]
             if not taken:
                 break
@@ -195,7 +199,7 @@ def roofline(points: Sequence[Point], roof: Roof, title: str) -> str:
         for point in (point for point in points if point.named):
             at = x(point.intensity) + 7
             wanted.append((min(at, _WIDTH - 8 - 6.0 * len(point.label)), y(point.rate) + 4, point.label))
-        for left, top, text in _apart(wanted, 11):
+        for left, top, text in apart(wanted, 11):
             yield _text(left, top, text, more=' font-size="10.5"')
 
     return _picture(_WIDTH, _HEIGHT, title, list(parts()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from xml.etree import ElementTree
 
-from charts import FASTER, SLOWER, Bar, Point, Roof, bars, roofline
+from charts import FASTER, SLOWER, Bar, Point, Roof, apart, bars, roofline
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROWS = [
@@ -78,6 +79,14 @@ def test_labels_of_neighbors_do_not_lie_on_each_other() -> None:
     picture = parsed(roofline(POINTS, ROOF, "title"))
     places = {found.text: float(found.attrib["y"]) for found in picture.iter(f"{SVG}text")}
     assert abs(places["b"] - places["c"]) >= 11
+
+
+def test_many_labels_at_any_height_find_a_place() -> None:
+    """A label that was moved down by the least distance is that far away, however the sum was rounded."""
+    for step in range(500):
+        y = 50 + step * 0.37
+        heights = [at for _, at, _ in apart([(0.0, y, "a"), (1.0, y, "b"), (2.0, y + 0.1, "c")], 11)]
+        assert [round(b - a, 6) >= 11 for a, b in itertools.pairwise(heights)] == [True, True]
 
 
 def test_a_point_may_be_without_a_label() -> None:
