@@ -258,8 +258,9 @@ class _Choice:
         is_new = others is None or any(attributes.get(name) != value for name, value in others.items())
         if not is_new or self._is_done():
             return
-        before, chosen, least = self.least, saved(self.func), self.least
+        before, least = self.least, self.least
         self.func.attributes.update(others or {})
+        chosen = saved(self.func)
         for name in QUICK:
             names = saved(self.func)
             if name in names or least <= self.most or not self._may_change(name):

@@ -11,6 +11,7 @@ import etir.runtime
 from etir import memory_bound
 from etir.backends.api.memory import DelegateNeeds
 from etir.backends.native import savings
+from etir.backends.native.functions import saved
 from etir.backends.native.live import live_bytes_at
 from etir.backends.native.lowering.winograd import AT_ONCE, LEAST_AT_ONCE, REASON
 from etir.backends.native.winograd import WinogradInputOp, WinogradOp
@@ -141,6 +142,36 @@ def test_windows_of_what_is_joined_leave_others_their_tiles() -> None:
     assert any(isinstance(op, WinogradOp) for op in ops)
     assert any("no room for its tiles" in str(op.attributes.get(REASON)) for op in ops)
     check(module, exported, x)
+
+
+class Levels(nn.Module):
+    """A U-Net of two levels and its bottom, with two windows each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        def two(c: int, k: int) -> nn.Sequential:
+            first, second = nn.Conv2d(c, k, 3, padding=1), nn.Conv2d(k, k, 3, padding=1)
+            return nn.Sequential(first, nn.ReLU(), second, nn.ReLU())
+
+        self.down = nn.ModuleList([two(3, 64), two(64, 128), two(128, 256)])
+        self.raised = nn.ModuleList([nn.ConvTranspose2d(256, 128, 2, 2), nn.ConvTranspose2d(128, 64, 2, 2)])
+        self.up = nn.ModuleList([two(256, 128), two(128, 64)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        high = self.down[0](x)
+        middle = self.down[1](nn.functional.max_pool2d(high, 2))
+        low = self.down[2](nn.functional.max_pool2d(middle, 2))
+        middle = self.up[0](torch.cat([self.raised[0](low), middle], 1))
+        return self.up[1](torch.cat([self.raised[1](middle), high], 1))
+
+
+def test_savings_for_joins_that_leave_room_for_tiles_are_kept() -> None:
+    """What is joined part by part leaves room for tiles; memory of the whole from its first part on leaves none."""
+    exported = torch.export.export(Levels().eval(), (torch.randn(1, 3, 128, 128),))
+    (tiled,) = functions_of(exported, here()[-1])
+    assert {"tiles", "fitting", "unjoined"} <= set(saved(tiled.func)) and "shared" not in saved(tiled.func)
+    assert sum(isinstance(op, WinogradInputOp | WinogradOp) for op in tiled.func.body.block.ops) > 6
 
 
 def test_windows_by_tiles_are_as_much_work_as_their_products(monkeypatch: pytest.MonkeyPatch) -> None:
