@@ -104,6 +104,15 @@ def test_a_process_that_ends_costs_its_key_only() -> None:
     assert found[2].printed.endswith("the last words\n")
 
 
+def test_more_processes_than_keys() -> None:
+    """As at the end, when several become free at once."""
+
+    def prepare() -> Any:
+        return lambda key, running: key + 1
+
+    assert sorted((key, answer) for key, answer, _ in Workers(3, prepare).run(range(2))) == [(0, 1), (1, 2)]
+
+
 def test_a_lost_entry_fails_every_check() -> None:
     entry = lost_entry("add", Lost(-11, "aten::add.out", "the last words"), Bounds())
     assert entry.kernels["aten::add.out"].failed["all"] == 1

@@ -79,7 +79,8 @@ class Workers:
         waiting = list(reversed(keys))
         at: dict[Connection, tuple[Any, float]] = {}
         while waiting or at:
-            for pipe in [pipe for pipe in self._workers if pipe not in at and waiting]:
+            free = [pipe for pipe in self._workers if pipe not in at]
+            for pipe in free[: len(waiting)]:
                 at[pipe] = waiting.pop(), time.monotonic()
                 pipe.send(at[pipe][0])
             for pipe in wait(list(at), timeout=1.0):

@@ -39,8 +39,9 @@ func.func private @forward_native_1(%x: tensor<2x6x8xf32>, %y: tensor<2x5x8xf32>
 // CHECK-NEXT:   tile.pack
 // CHECK-NEXT:   tile.brgemm
 
-// Windows of 3x3 by tiles of 2x2: four images of 32 rows in blocks of 12 and 8 (for AVX-512, with 1 MB of a second
-// cache), whose windows begin and end in a border that nobody writes. Few positions are products of the image as it lies, and say why.
+// Windows of 3x3 by tiles of 2x2: four images of 32 rows whose weights are small (for AVX-512, with 1 MB of a second
+// cache) are one operation, 26 tiles at a time for each of four slots. The border is one that nobody writes. Few
+// positions are products of the image as it lies, and say why.
 et.weight @filters : tensor<64x64x3x3xf32> = #et.synthetic<seed = 3> {fqn = "filters"}
 et.weight @deep : tensor<64x64x3x3xf32> = #et.synthetic<seed = 4> {fqn = "deep"}
 func.func private @forward_native_2(%x: tensor<4x64x32x32xf32>, %y: tensor<1x64x4x4xf32>) -> (tensor<4x64x32x32xf32>, tensor<1x64x4x4xf32>) attributes {backend.delegate = "native"} {
@@ -53,12 +54,26 @@ func.func private @forward_native_2(%x: tensor<4x64x32x32xf32>, %y: tensor<1x64x
 }
 // CHECK:      @forward_native_2
 // CHECK:        %[[U:.*]] = tile.weight "filters" panel 32 : i64 transposed 1 : i64 winograd 2 : i64 : memref<16x2x64x32xf32>
-// CHECK:        tile.winograd_input %{{.*}}, %[[V:.*]] border [1 : i64, 0 : i64, 1 : i64, 1 : i64] : memref<4x13x32x64xf32
-// CHECK-NEXT:   tile.brgemm %[[V]], %[[U]], %[[M:.*]]() : memref<16x384x64xf32
-// CHECK:        tile.winograd_output %[[M]], %{{.*}}() : memref<16x384x64xf32, {{.*}}memref<4x12x32x64xf32
+// CHECK:        tile.winograd %{{.*}}, %[[U]], %{{.*}}() memory %{{.*}}, %{{.*}} border [1 : i64, 1 : i64, 1 : i64, 1 : i64] : memref<4x32x32x64xf32>, memref<16x2x64x32xf32>, memref<4x32x32x64xf32>(), memref<4x16x26x64xf32
 // CHECK-NEXT:   ^bb0
 // CHECK:          arith.maximumf
-// CHECK:        tile.winograd_input %{{.*}}, %[[V]] border [0 : i64, 0 : i64, 1 : i64, 1 : i64] : memref<4x14x32x64xf32
-// CHECK-NEXT:   tile.brgemm %[[V]], %[[U]], %[[M]]
-// CHECK:        tile.winograd_input %{{.*}} border [0 : i64, 1 : i64, 1 : i64, 1 : i64] : memref<4x9x32x64xf32
 // CHECK:        tile.brgemm %{{.*}} taps [3 : i64] {native.reason = "by tiles of 2x2 it is {{.*}} of the cycles"}
+
+// Larger weights: blocks of six rows, and a last one of two.
+et.weight @wide : tensor<128x128x3x3xf32> = #et.synthetic<seed = 5> {fqn = "wide"}
+func.func private @forward_native_3(%x: tensor<4x128x32x32xf32>) -> tensor<4x128x32x32xf32> attributes {backend.delegate = "native"} {
+  %w = et.get_weight @wide : tensor<128x128x3x3xf32>
+  %0 = edge.aten.convolution.default(%x, %w, stride = [1, 1], padding = [1, 1], dilation = [1, 1], transposed = false, output_padding = [0, 0], groups = 1) : (tensor<4x128x32x32xf32>, tensor<128x128x3x3xf32>) -> tensor<4x128x32x32xf32>
+  %1 = edge.aten.relu.default(%0) : (tensor<4x128x32x32xf32>) -> tensor<4x128x32x32xf32>
+  func.return %1 : tensor<4x128x32x32xf32>
+}
+// CHECK:      @forward_native_3
+// CHECK:        %[[U:.*]] = tile.weight "wide" panel 32 : i64 transposed 1 : i64 winograd 2 : i64 : memref<16x4x128x32xf32>
+// CHECK:        tile.winograd_input %{{.*}}, %[[V:.*]] border [1 : i64, 0 : i64, 1 : i64, 1 : i64] : memref<4x7x32x128xf32
+// CHECK-NEXT:   tile.brgemm %[[V]], %[[U]], %[[M:.*]]() : memref<16x192x128xf32
+// CHECK:        tile.winograd_output %[[M]], %{{.*}}() : memref<16x192x128xf32, {{.*}}memref<4x6x32x128xf32
+// CHECK-NEXT:   ^bb0
+// CHECK:          arith.maximumf
+// CHECK:        tile.winograd_input %{{.*}}, %[[V]] border [0 : i64, 0 : i64, 1 : i64, 1 : i64] : memref<4x8x32x128xf32
+// CHECK-NEXT:   tile.brgemm %[[V]], %[[U]], %[[M]]
+// CHECK:        tile.winograd_input %{{.*}} border [0 : i64, 1 : i64, 1 : i64, 1 : i64] : memref<4x3x32x128xf32
