@@ -30,6 +30,8 @@ in memory of its own first."""
 SAVES = "native.saves"
 """Of an outlined function and of that of ``tile``: what code does without, by name (``savings.py``)."""
 
+FITTING = "fitting"
+"""What a function does without that transforms images only where there is room for their tiles."""
 PLANES = "planes"
 """What is saved where products write planes, and read what they add to their sums of them."""
 

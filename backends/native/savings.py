@@ -64,7 +64,7 @@ from etir.backends.api.memory import PlansOnly
 from etir.backends.native.asked import watched
 from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.functions import CUT, DIRECT, LATE, PLANES, ROOM, SAVES, saved
+from etir.backends.native.functions import CUT, DIRECT, FITTING, LATE, PLANES, ROOM, SAVES, saved
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import is_join
 from etir.backends.native.made import keep_made
@@ -109,7 +109,7 @@ QUICK = (
 )
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
-TILES, FITTING = "tiles", "fitting"
+TILES = "tiles"
 LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", PLANES, TILES, FITTING))
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_WORK = 100_000

@@ -8,6 +8,9 @@ F(2x2, 3x3) makes a tile of 2x2 elements of the result from 4x4 elements of the 
     tile.brgemm %v, %u, %m() : memref<16x784x64xf32>, memref<16x2x64x32xf32>, memref<16x784x64xf32>
     tile.winograd_output %m, %y(%bias) : memref<16x784x64xf32>, memref<1x56x56x64xf32>   // A' m A, and what follows
 
+``tile.winograd`` is all three for a few tiles, then for the next ones, in memory of each thread's own: where weights
+are small enough to be read again every time (``lowering/winograd.py``).
+
 ``%u`` is ``tile.weight "w" panel 32 transposed 1 winograd 2``: G g G' of every filter, computed when the program is
 compiled, 16 / 9 of the bytes. Larger tiles need fewer multiplications and are not made: F(4x4, 3x3) is up to 1.1e-5 off
 in a single layer, F(2x2, 3x3) as little as the product itself (``docs/guide/native.md``).

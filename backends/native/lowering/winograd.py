@@ -29,7 +29,7 @@ from etir.backends.native.asked import saves
 from etir.backends.native.cpu import Cpu
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.dims import dims
-from etir.backends.native.functions import DIRECT
+from etir.backends.native.functions import DIRECT, FITTING
 from etir.backends.native.loop import SLOTS
 from etir.backends.native.memory import SPARE, Memory
 from etir.backends.native.places import Place
@@ -63,8 +63,6 @@ CACHES = 3
 times as much is within 5 % on Zen 3; weights are read once for each block."""
 ALIGNMENT = 64
 """Bytes at whose multiples buffers begin at most."""
-FITTING = "fitting"
-"""What a function does without that transforms images only where there is room for their tiles."""
 AT_ONCE, LEAST_AT_ONCE = 28, 4
 """Tiles that one thread transforms, multiplies and writes before others: two register tiles of rows with AVX-512. 14 to
 56 take as long on a core with 2 MiB of second cache; fewer where memory is short."""
