@@ -34,6 +34,8 @@ FITTING = "fitting"
 """What a function does without that transforms images only where there is room for their tiles."""
 PLANES = "planes"
 """What is saved where products write planes, and read what they add to their sums of them."""
+RESIDUALS = "residuals"
+"""What is saved where images are planes that products add to such planes, so that the sums may lie over them."""
 
 
 def saved(func: FuncOp) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ that do so together:
   besides, and products read what they add to their sums of planes, so that no image with its channels side by side is
   there beside them; pools, and windows for each channel, go by rows of planes (``tile-rows``), one thread those of a
   small image.
+* ``residuals``: images that products add to such planes are planes, too, and what is added to these: as for images with
+  their channels side by side, a sum may lie over what is added.
 * images of at least so many bytes have no border, and are read in parts, each with the taps that are in the image.
 * ``panels``: products of many rows read their right operand as it lies, too (``tile-few-rows``).
 * ``tiles``: what is transformed for Winograd's algorithm (``lowering/winograd.py``) is as many rows of tiles at a time
@@ -64,7 +66,7 @@ from etir.backends.api.memory import PlansOnly
 from etir.backends.native.asked import watched
 from etir.backends.native.compile import free_places, kernels_of, lowered_function, processors, rewritten_function
 from etir.backends.native.frame import Around, Frame
-from etir.backends.native.functions import CUT, DIRECT, FITTING, LATE, PLANES, ROOM, SAVES, saved
+from etir.backends.native.functions import CUT, DIRECT, FITTING, LATE, PLANES, RESIDUALS, ROOM, SAVES, saved
 from etir.backends.native.loop import PartsOp
 from etir.backends.native.lowering.function import is_join
 from etir.backends.native.made import keep_made
@@ -106,11 +108,14 @@ QUICK = (
     "close",
     "unjoined",
     PLANES,
+    RESIDUALS,
 )
 CHOSEN = (CUT, DIRECT, LATE, ROOM, SAVES)
 """The attributes that have the choice."""
 TILES = "tiles"
-LOWERED = frozenset(("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", PLANES, TILES, FITTING))
+LOWERED = frozenset(
+    ("masks", "sums", "parts", "joins", "shared", "heads", "close", "unjoined", PLANES, RESIDUALS, TILES, FITTING)
+)
 """Savings that decide what an operator is lowered to; others are rewrites of ``tile``."""
 MOST_WORK = 100_000
 """Operations of ``tile`` in all functions that are tried for one: nothing more is tried then, so that a large function

@@ -17,6 +17,7 @@ from etir.backends.native.asked import saves
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.functions import PLANES
 from etir.backends.native.lowering.function import Lowering
+from etir.backends.native.lowering.planes import reads_planes
 from etir.backends.native.lowering.winograd import REASON
 from etir.backends.native.memory import is_image
 from etir.backends.native.places import Place
@@ -76,7 +77,7 @@ class Convolution:
 
     def image(self, source: Place, border: tuple[int, int] = (0, 0)) -> Place:
         """The image [n, h, w, c] in a border, or as planes that a product reads where they are."""
-        if border != (0, 0) or is_image(source) or not reads_planes(self.lowering, self.group, self.window):
+        if border != (0, 0) or is_image(source) or not reads_planes(self.lowering, self.group):
             return in_border(self.lowering, source, border, 0.0, self.root)
         x = source.permuted([0, 2, 3, 1])
         return x if x.shape[3] != 1 else Place(x.base, x.shape, (*x.strides[:3], 1), x.offset)
@@ -84,15 +85,6 @@ class Convolution:
     def operands(self, places: Sequence[Place]) -> list[SSAValue]:
         """Extra operands."""
         return [self.lowering.memref(p) for p in places]
-
-
-def reads_planes(lowering: Lowering, group: GroupOp, window: Window) -> bool:
-    """Whether a convolution reads an image, and what it adds to its sums, as planes, if they are. Products do, where
-    that saves memory.
-    """
-    if group.kind.data != "convolution" or (not window.transposed and lowering.against_winograd(group) is None):
-        return False
-    return saves(lowering.func, PLANES)
 
 
 def goes_by_rows(lowering: Lowering, source: Place) -> bool:

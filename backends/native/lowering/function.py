@@ -102,6 +102,8 @@ class Lowering(Memory):
         self.outputs: dict[SSAValue, SSAValue] = {}
         self._later: dict[SSAValue, SchemaOp | GroupOp] = {}
         self.shares = Shares()
+        self.added: dict[GroupOp, bool] = {}
+        """Whether the image that a convolution makes is added to planes (``planes.py``)."""
         count = len(source.args)
         for arg, given in zip(source.args, self.block.args, strict=False):
             self.places[arg] = Place(given, shape(arg), row_major(shape(arg)))

@@ -26,10 +26,10 @@ from etir.backends.native.lowering.convolution import (
     goes_by_rows,
     in_border,
     product,
-    reads_planes,
     windows_in,
 )
 from etir.backends.native.lowering.function import Lowering, Outside, body, lowers, members, shape
+from etir.backends.native.lowering.planes import planes_for, reads_planes
 from etir.backends.native.lowering.shuffle import pieces, shuffle_after
 from etir.backends.native.lowering.winograd import lower_winograd
 from etir.backends.native.places import Place
@@ -44,7 +44,6 @@ from etir.backends.native.unjoined import adding
 from etir.backends.native.windows import (
     Edge,
     Phase,
-    Window,
     as_image,
     border_for,
     can_be_cut,
@@ -84,13 +83,13 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         for number, (target, places) in enumerate(parts):
             _plain(found(target, places, piece=number, pieces=len(parts)), source)
         return
-    target = as_image(_given_back(lowering, group, window) or lowering.image(result)).permuted([0, 2, 3, 1])
+    target = as_image(planes_for(lowering, group) or lowering.image(result)).permuted([0, 2, 3, 1])
     # A bias lies along channels; the same tensor as an operand of what follows lies along the last dim.
     places = [] if bias is None else [lowering.place(outside[bias]).broadcast(target.shape)]
     for value in extras:
         place = lowering.place(outside[value])
         place = as_image(place.broadcast(shape(result))).permuted([0, 2, 3, 1])
-        is_apart = place.strides[-1] not in (0, 1) and not reads_planes(lowering, group, window)
+        is_apart = place.strides[-1] not in (0, 1) and not reads_planes(lowering, group)
         places.append(lowering.copy(place, like=root) if is_apart else place)
     one = found(target, places)
     join = outside[root.arg("input")].owner
@@ -106,16 +105,6 @@ def lower_convolution(lowering: Lowering, group: GroupOp, outside: Outside) -> N
         _small_groups(one, source)
     else:
         _plain(one, source)
-
-
-def _given_back(lowering: Lowering, group: GroupOp, window: Window) -> Place | None:
-    """The planes that the program gives back, where a product makes an image that others read, too, and memory is
-    short: they read it as they read an input of the program.
-    """
-    result = group.outputs[0]
-    if result not in lowering.outputs or result.has_one_use():
-        return None
-    return lowering.result(result) if reads_planes(lowering, group, window) else None
 
 
 def _with_own_border(lowering: Lowering, root: SchemaOp, source: Place) -> Place:

@@ -11,6 +11,7 @@ from etir.backends.native.body import Body
 from etir.backends.native.dialect import GroupOp
 from etir.backends.native.lowering.convolution import goes_by_rows, in_border, windows_in
 from etir.backends.native.lowering.function import Lowering, Outside, lowers, members, shape
+from etir.backends.native.lowering.planes import is_added
 from etir.backends.native.lowering.reductions import reduce_to
 from etir.backends.native.places import Place
 from etir.backends.native.sizes import is_known
@@ -33,6 +34,13 @@ from etir.dialects.schema_op import SchemaOp
 @lowers("pool")
 def lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     """Windows without weights."""
+    _lower_pool(lowering, group, outside)
+    result = group.outputs[0]
+    if is_added(lowering, group):
+        lowering.places[result] = lowering.dense(lowering.places[result])
+
+
+def _lower_pool(lowering: Lowering, group: GroupOp, outside: Outside) -> None:
     (root,) = members(group)
     given = lowering.place(outside[root.arg("self")])
     source = as_image(given)

@@ -146,8 +146,16 @@ def _match(op: DepthwiseOp | PoolOp | MapOp, *, planes: bool) -> _Chain | None:
     if image is None and len(rows) == 1:
         return None
     chain = _Chain(image, tuple(rows), min(SLOTS, math.prod(root.extents)))
-    # Of a small image, the rings of several threads may take more than it does.
-    return replace(chain, slots=1) if planes and max(_between(chain)) <= SMALL else chain
+    return replace(chain, slots=_slots(chain)) if planes else chain
+
+
+def _slots(chain: _Chain) -> int:
+    """Where memory is short: one for all rows of a small image, whose rings may take more than it does; and of others
+    as many as take no more than the smallest image in between, but two.
+    """
+    if max(_between(chain)) <= SMALL:
+        return 1
+    return min(chain.slots, max(2, min(_between(chain)) // _kept(replace(chain, slots=1))))
 
 
 def _follows(row: RowOf, *, planes: bool) -> RowOf | None:
