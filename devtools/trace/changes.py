@@ -148,6 +148,9 @@ class Watcher:
         before, known = self._ops, self._known
         count = len(before)
         ops = _operations(module)
+        still = [*map(_is_still, ops, known)] if ops == before else []
+        if still and all(still):
+            return None
         now: list[Snapshot] = []
         new: list[list[Any]] = []
         changed: list[list[Any]] = []
@@ -169,7 +172,7 @@ class Watcher:
             place = found + 1
             gone[found] = False
             was = known[found]
-            if _is_still(op, was):
+            if still[found] if still else _is_still(op, was):
                 now.append(was)
                 continue
             now.append(current := snapshot_of(op))

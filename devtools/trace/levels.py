@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from io import StringIO
+from itertools import accumulate
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
@@ -52,7 +53,9 @@ def level_of(module: ModuleOp, texts: AttributeTexts) -> Level:
     index = dict(zip(map(id, ops), range(len(ops)), strict=True))
     places = [texts.place(op.location) for op in ops]
     origins = [found.numbers if (found := origins_in(op.location)) is not None else () for op in ops]
-    operands = [[index.get(id(v.op), -1) if type(v) is OpResult else -1 for v in op.operands] for op in ops]
+    # Fields, not the properties that read them: levels have ten thousands of operands.
+    given = [op._operands for op in ops]  # pyright: ignore[reportPrivateUsage]
+    operands = [[index.get(id(v.op), -1) if type(v) is OpResult else -1 for v in values] for values in given]
     known: dict[int, int] = {}
 
     def size_of(type: Attribute) -> int:
@@ -76,9 +79,7 @@ def level_of(module: ModuleOp, texts: AttributeTexts) -> Level:
 
 def rows_of(name: str, rows: list[Any]) -> dict[str, Any]:
     """Lists of numbers as one list and where each begins (compressed sparse rows)."""
-    starts = [0]
-    for row in rows:
-        starts.append(starts[-1] + len(row))
+    starts = [0, *accumulate(map(len, rows))]
     return {f"{name}_start": starts, name: [number for row in rows for number in row]}
 
 

@@ -79,6 +79,14 @@ class _PlainPrinter(Printer):
         else:
             self._write(text)
 
+    def _print_new_line(self, indent: int | None = None, print_message: bool = True) -> None:
+        """Begin a line; the inherited method is for those after which messages come."""
+        if self._next_line_callback:
+            super()._print_new_line(indent, print_message)
+            return
+        self._current_line += 1
+        self._write("\n" + " " * ((self._indent if indent is None else indent) * self.indent_num_spaces))
+
     def delimited(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, start: str, end: str
     ) -> AbstractContextManager[None]:

@@ -62,7 +62,7 @@ def memory(module: ModuleOp, target: str) -> dict[str, Any]:
 def _memory(method: MethodOp, target: str) -> dict[str, Any]:
     buffers = [op for op in method.body.blocks[0].ops if isinstance(op, BufferOp)]
     fixed: dict[Operation, tuple[int, int]] = {
-        op: (op.place[0], op.place[1]) for op in buffers if op.place is not None and op.place[0] != 1
+        op: place for op in buffers if (place := op.place) is not None and place[0] != 1
     }
     found = memory_of(EtContext(), method, fixed=fixed, in_place=in_place_kernels(target) if target else {})
     every = list(method.instructions)

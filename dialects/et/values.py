@@ -80,9 +80,8 @@ class BufferOp(IRDLOperation):
     @property
     def place(self) -> tuple[int, int] | None:
         """Memory id (from 1) and byte offset, or None when the buffer is not planned."""
-        if self.memory_id is None or self.offset is None:
-            return None
-        return self.memory_id.value.data, self.offset.value.data
+        memory_id, offset = self.memory_id, self.offset
+        return None if memory_id is None or offset is None else (memory_id.value.data, offset.value.data)
 
     @property
     def is_allocated(self) -> bool:
