@@ -103,7 +103,7 @@ class Lowering(Memory):
         self._later: dict[SSAValue, SchemaOp | GroupOp] = {}
         self.shares = Shares()
         self.added: dict[GroupOp, bool] = {}
-        """Whether the image that a convolution makes is added to planes (``planes.py``)."""
+        """Whether the image that a convolution or a pool makes is added to planes (``planes.py``)."""
         count = len(source.args)
         for arg, given in zip(source.args, self.block.args, strict=False):
             self.places[arg] = Place(given, shape(arg), row_major(shape(arg)))

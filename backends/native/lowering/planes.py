@@ -35,8 +35,8 @@ def planes_for(lowering: Lowering, group: GroupOp) -> Place | None:
 
 
 def is_added(lowering: Lowering, group: GroupOp) -> bool:
-    """Whether an image that is no output is added to planes, if memory asks for it to be planes, too. These may be
-    planes for the same reason.
+    """Whether the image of a convolution or a pool, which is no output, is to be planes since it is added to planes and
+    memory is short. Those may be planes for the same reason.
     """
     if group not in lowering.added:
         result = group.outputs[0]

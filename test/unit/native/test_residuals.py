@@ -69,13 +69,13 @@ def groups() -> list[list[nn.Module]]:
     return [[Block(16, 64, 32, groups=4), Block(64, 64, 32, groups=4)]]
 
 
-def no_products() -> list[list[nn.Module]]:
-    """The image that is added is no product's, but the stem's; an image of one block alone."""
+def one_block() -> list[list[nn.Module]]:
+    """The image that is added is the stem's, whose windows have steps."""
     return [[Block(16, 16, 8)]]
 
 
 def joined() -> list[list[nn.Module]]:
-    """An image that is added is joined with itself, too."""
+    """An image that is added is joined with what is made of it, too."""
 
     class Joined(nn.Module):
         def __init__(self) -> None:
@@ -94,7 +94,7 @@ def after_a_pool() -> list[list[nn.Module]]:
     return [[nn.Identity()], [nn.MaxPool2d(3, 2, 1), Block(16, 16, 8), Block(16, 16, 8)], [Block(16, 64, 16)]]
 
 
-STAGES = (bottlenecks, groups, no_products, joined, after_a_pool)
+STAGES = (bottlenecks, groups, one_block, joined, after_a_pool)
 
 
 def results(program: Any, x: torch.Tensor) -> list[torch.Tensor]:
@@ -110,7 +110,7 @@ def results(program: Any, x: torch.Tensor) -> list[torch.Tensor]:
 def test_sums_over_planes_are_eager_s(
     made: Any, examples: int, is_pooled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With and without the planes that the sums lie over."""
+    """With one thread and two; ``residuals`` alone changes nothing."""
     torch.manual_seed(0)
     module, x = Backbone(made(), is_pooled=is_pooled).eval(), torch.randn(examples, 3, 30, 41)
 
